@@ -1,0 +1,232 @@
+"""Every option of Inset: frozen dataclasses, one per subject, and the only module that reads the environment.
+
+An option ``max_num_seqs`` is the keyword ``max_num_seqs`` in Python, ``--max-num-seqs`` on the command line and ``INSET_MAX_NUM_SEQS`` in the
+environment. The command line wins over the environment, the environment over the default.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from inset.errors import ConfigError
+
+__all__ = [
+    "CacheConfig",
+    "EngineConfig",
+    "MediaConfig",
+    "ModelConfig",
+    "Option",
+    "PluginConfig",
+    "ServerConfig",
+    "iter_options",
+    "parse_option",
+    "read_environment",
+]
+
+MIB: Final = 1024**2
+GIB: Final = 1024**3
+
+C = TypeVar("C")
+
+
+def option(default: Any, help_text: str) -> Any:
+    """A field with its help; the unit stands in the name or in the text."""
+    if callable(default):
+        return field(default_factory=default, metadata={"help": help_text})
+    return field(default=default, metadata={"help": help_text})
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option as command line, environment and documentation show it."""
+
+    name: str
+    type: Any
+    default: Any
+    help: str
+
+    @property
+    def flag(self) -> str:
+        """The spelling on the command line."""
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def variable(self) -> str:
+        """The spelling in the environment."""
+        return "INSET_" + self.name.upper()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginConfig:
+    """Which plugins load."""
+
+    plugins: tuple[str, ...] | None = option(
+        None, "Names of the plugins to load; unset loads all installed ones, empty only the built-ins."
+    )
+    no_plugins: tuple[str, ...] = option((), "Names of installed plugins to leave out.")
+    strict_plugins: bool = option(False, "A plugin that fails to load is fatal, even if nobody named it.")
+    trace_hooks: bool = option(False, "Print every hook call with its implementations and results to standard error.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MediaConfig:
+    """How media is fetched and decoded, and how much of it."""
+
+    media_connectors: tuple[str, ...] = option((), "Media connectors to enable besides data and http, by name.")
+    media_connector_options: Mapping[str, Mapping[str, Any]] = option(dict, "Connector name -> its own options, as JSON.")
+    allowed_media_domains: tuple[str, ...] = option((), "Hosts that media may be fetched from; empty allows every public host.")
+    allow_private_media_hosts: tuple[str, ...] = option((), "Hosts that may resolve to private, loopback or link-local addresses.")
+    allowed_local_media_path: Path | None = option(None, "Folder under which file: URLs may be read; unset refuses them all.")
+    media_url_allow_redirects: bool = option(True, "Follow redirects, at most 10, each checked like the first URL.")
+    max_item_download_bytes: int = option(256 * MIB, "Largest encoded item, in bytes after transfer decoding.")
+    max_request_download_bytes: int = option(512 * MIB, "Most encoded bytes that one request may fetch.")
+    max_item_decoded_bytes: int = option(512 * MIB, "Largest decoded item, in bytes, computed from its header before it is decoded.")
+    max_request_decoded_bytes: int = option(GIB, "Most decoded bytes of one request.")
+    max_process_decoded_bytes: int = option(4 * GIB, "Most decoded bytes that exist at one time in a process.")
+    max_image_pixels: int = option(178_956_970, "Most pixels of one image.")
+    max_video_decode_seconds: float = option(60.0, "Longest time that decoding one video may take, in seconds.")
+    max_audio_seconds: float = option(3600.0, "Longest audio item, in seconds of sound.")
+    image_fetch_timeout_seconds: float = option(
+        5.0, "Time-out of the first attempt to fetch an image; each further attempt has four times as long."
+    )
+    audio_fetch_timeout_seconds: float = option(10.0, "The same for audio.")
+    video_fetch_timeout_seconds: float = option(30.0, "The same for video.")
+    image_fetch_deadline_seconds: float = option(60.0, "Total time for fetching an image, all attempts together.")
+    audio_fetch_deadline_seconds: float = option(90.0, "The same for audio.")
+    video_fetch_deadline_seconds: float = option(300.0, "The same for video.")
+    max_fetch_attempts: int = option(3, "How often fetching an item is tried.")
+    download_cache_dir: Path | None = option(None, "Folder of the download cache; unset turns it off.")
+    download_cache_bytes: int = option(5 * GIB, "Size of the download cache.")
+    download_cache_age_seconds: float = option(86_400.0, "Age after which a cached download is fetched again.")
+    trust_exif_image_id: bool = option(False, "Let an EXIF ImageID name an image instead of its bytes; a file can carry any.")
+    image_threads: int = option(lambda: os.cpu_count() or 1, "Threads that decode images and audio.")
+    video_threads: int = option(lambda: os.cpu_count() or 1, "Threads that decode videos.")
+    media_io_kwargs: Mapping[str, Mapping[str, Any]] = option(
+        dict, 'Modality -> decode options, as JSON, such as {"video": {"num_frames": 16}}.'
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelConfig:
+    """Which checkpoint is served, and how."""
+
+    model: str = option("", "Checkpoint folder, or the name of a checkpoint that an installed plugin ships.")
+    served_model_name: str | None = option(None, "Name that clients use; the folder's name when unset.")
+    dtype: str = option("auto", "auto, float32, bfloat16 or float16; auto is float32 on a CPU and the checkpoint's on a GPU.")
+    device: str = option("auto", "auto, cpu, cuda or cuda:N.")
+    max_model_len: int | None = option(None, "Longest prompt and answer together, in tokens; the checkpoint's when unset.")
+    limit_mm_per_prompt: Mapping[str, int] = option(
+        dict, 'Modality -> most items in one prompt, as JSON; 999 when unset, 0 disables, such as {"image": 4}.'
+    )
+    mm_processor_kwargs: Mapping[str, Any] = option(dict, "Processor options for every request, as JSON.")
+    chat_template: Path | None = option(None, "File with a Jinja chat template instead of the checkpoint's.")
+    enable_mm_embeds: bool = option(False, "Accept precomputed embeddings instead of media; for trusted clients only.")
+    enable_prompt_embeds: bool = option(False, "Accept precomputed prompt embeddings; for trusted clients only.")
+    trust_request_mm_kwargs: bool = option(False, "Accept mm_processor_kwargs and media_io_kwargs in requests; for trusted clients only.")
+    seed: int = option(0, "Seed of requests that bring none.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheConfig:
+    """The processor cache."""
+
+    mm_processor_cache_type: str | None = option(
+        None, "lru, shm, processor_only, or a plugin's; chosen by the number of front ends when unset."
+    )
+    mm_processor_cache_gb: float = option(4.0, "Size of each half of the processor cache, in GiB; 0 turns it off.")
+    mm_shm_cache_max_object_size_mb: int = option(128, "Largest object in the shm cache, in MiB.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineConfig:
+    """Scheduling and memory of the engine core."""
+
+    max_num_seqs: int = option(64, "Most requests in one step.")
+    max_num_batched_tokens: int = option(2048, "Most tokens in one step.")
+    enable_prefix_caching: bool = option(True, "Reuse the keys and values of equal prompt beginnings.")
+    enable_chunked_prefill: bool = option(True, "Cut long prompts into several steps.")
+    disable_chunked_mm_input: bool = option(False, "Never cut an item: its placeholder is computed in one step.")
+    encoder_compute_budget: int | None = option(
+        None, "Embeds that encoders may make in one step; max_num_batched_tokens or the largest item when unset."
+    )
+    encoder_cache_size: int | None = option(None, "Embeds that the encoder cache holds; as above when unset.")
+    kv_cache_bytes: int | None = option(None, "Memory for keys and values, in bytes; measured at start when unset.")
+    block_size: int = option(16, "Tokens in one KV block.")
+    engine_threads: int = option(lambda: max(1, (os.cpu_count() or 2) - 1), "Torch threads of the engine core.")
+    front_threads: int = option(1, "Torch threads of each front end.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerConfig:
+    """The HTTP server and its processes."""
+
+    host: str = option("127.0.0.1", "Address to listen on.")
+    port: int = option(8000, "Port to listen on; 0 takes a free one.")
+    api_server_count: int = option(1, "Front-end processes on one port.")
+    in_process: bool = option(False, "Run front end and engine core in one process.")
+    api_key: tuple[str, ...] = option((), "API keys that clients must send one of; empty asks for none.")
+    allowed_origins: tuple[str, ...] = option((), "Origins that browsers may call from (CORS).")
+    max_request_body_bytes: int = option(256 * MIB, "Largest request body.")
+    max_waiting_requests: int = option(256, "Requests of one front end that wait or are being processed.")
+    request_timeout_seconds: float = option(600.0, "Longest time for a whole request.")
+    drain_timeout_seconds: float = option(30.0, "How long running requests may take after SIGTERM.")
+    enable_admin_endpoints: bool = option(False, "Serve the endpoints that reset caches.")
+
+
+def iter_options(config: type[Any]) -> Iterator[Option]:
+    """Yields the options of one config class, in the order of its fields."""
+    hints = typing.get_type_hints(config)
+    for item in dataclasses.fields(config):
+        default = item.default_factory() if item.default_factory is not dataclasses.MISSING else item.default
+        yield Option(item.name, hints[item.name], default, item.metadata["help"])
+
+
+def parse_option(item: Option, text: str) -> Any:
+    """Returns the value that a text on the command line or in the environment stands for.
+
+    Lists are comma-separated, mappings are JSON, switches are 1/0, true/false, yes/no or on/off.
+
+    Raises:
+        ConfigError: The text has not the option's form; the option is named.
+    """
+    kind = item.type
+    if typing.get_origin(kind) in (typing.Union, types.UnionType):
+        kind = next(k for k in typing.get_args(kind) if k is not type(None))
+    try:
+        return _parse(kind, text)
+    except ValueError as error:
+        raise ConfigError(f"{item.flag} ({item.variable}) cannot be {text!r}: {error}") from error
+
+
+def _parse(kind: Any, text: str) -> Any:
+    if kind is bool:
+        lowered = text.strip().lower()
+        if lowered not in {"1", "0", "true", "false", "yes", "no", "on", "off"}:
+            raise ValueError("say true or false")
+        return lowered in {"1", "true", "yes", "on"}
+    if typing.get_origin(kind) is tuple:
+        return tuple(part.strip() for part in text.split(",") if part.strip())
+    if typing.get_origin(kind) in (Mapping, dict):
+        value = json.loads(text)
+        if not isinstance(value, dict):
+            raise ValueError("say a JSON object")
+        return value
+    return kind(text)
+
+
+def read_environment(config: type[C], environ: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Returns the options of one config class that the environment sets.
+
+    Raises:
+        ConfigError: A variable has not the form of its option.
+    """
+    source = os.environ if environ is None else environ
+    return {item.name: parse_option(item, source[item.variable]) for item in iter_options(config) if item.variable in source}

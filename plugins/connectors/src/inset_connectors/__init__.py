@@ -1,0 +1,1 @@
+"""Media connectors for object stores, archives and caches."""

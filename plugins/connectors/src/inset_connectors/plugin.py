@@ -1,0 +1,1 @@
+"""The hook implementations of this package; imports nothing but the marker."""

@@ -1,0 +1,1 @@
+"""Tiny trained checkpoints and sample media for Inset."""

@@ -1,0 +1,1 @@
+"""LLaVA 1.5 and LLaVA-NeXT for Inset."""
