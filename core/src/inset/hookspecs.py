@@ -71,7 +71,7 @@ def register_processor_caches(registry: ProcessorCacheRegistry) -> None:
 
 
 @hookspec(firstresult=True)
-def get_media_io(modality: str, info: Checkpoint) -> MediaIOFactory | None:  # type: ignore[empty-body]
+def get_media_io(modality: str, info: Checkpoint) -> MediaIOFactory | None:
     """Returns a factory of MediaIOs for a model's modality, or None to leave the choice to others.
 
     Called once for each modality when a checkpoint's processing info is built; `info` holds the checkpoint's configs. The plugin that

@@ -25,7 +25,7 @@ __all__ = [
     "framed_sha256",
 ]
 
-JSON: TypeAlias = "None | bool | int | float | str | Sequence[JSON] | Mapping[str, JSON]"
+JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
 
 IDENTITY_SCHEMA: Final = b"inset-identity-1"
 """Changes whenever the meaning of any key below changes, so that no older entry can be read as a new one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -236,7 +236,7 @@ class MediaConnectorRegistry(Registry[ConnectorRegistration]):
     def __init__(self) -> None:
         super().__init__("media connector")
 
-    def register(self, name: str, *, factory: str, schemes: tuple[str, ...], dials_itself: bool = False) -> None:
+    def register(self, name: str, *, factory: str, schemes: Sequence[str], dials_itself: bool = False) -> None:
         """Registers a connector for URL schemes; it serves none until the operator names it (``--media-connector NAME``)."""
         if (
             isinstance(schemes, str)

@@ -55,7 +55,8 @@ class SamplingParams:
     skip_special_tokens: bool = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "stop", (self.stop,) if isinstance(self.stop, str) else tuple(self.stop))
+        stop: object = self.stop
+        object.__setattr__(self, "stop", (stop,) if isinstance(stop, str) else tuple(self.stop))
         object.__setattr__(self, "stop_token_ids", tuple(self.stop_token_ids))
         for holds, rule in (
             (isinstance(self.n, int) and 1 <= self.n <= 128, f"n must be in 1 to 128, not {self.n}"),
