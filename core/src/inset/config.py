@@ -1,7 +1,7 @@
 """Every option of Inset: frozen dataclasses, one per subject, and the only module that reads the environment.
 
-An option ``max_num_seqs`` is the keyword ``max_num_seqs`` in Python, ``--max-num-seqs`` on the command line and ``INSET_MAX_NUM_SEQS`` in the
-environment. The command line wins over the environment, the environment over the default.
+The option ``max_num_seqs`` is that keyword in Python, ``--max-num-seqs`` on the command line and ``INSET_MAX_NUM_SEQS`` in the environment.
+The command line wins over the environment, the environment over the default.
 """
 
 from __future__ import annotations

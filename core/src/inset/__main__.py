@@ -1,0 +1,1 @@
+"""`python -m inset` is the command line."""

@@ -1,0 +1,1 @@
+"""Processor caches: processed items by their hash, in two halves."""

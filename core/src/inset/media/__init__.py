@@ -1,0 +1,1 @@
+"""Media: fetched as bytes, named by their bytes, decoded as late as possible."""

@@ -1,0 +1,1 @@
+"""Finds plugins, checks them, sets broken ones aside and says why."""

@@ -1,0 +1,1 @@
+"""Processing: from messages and media to token ids, placeholders and tensors."""

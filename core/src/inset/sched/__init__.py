@@ -1,0 +1,1 @@
+"""Scheduling: pure bookkeeping of requests, blocks and encoder outputs."""

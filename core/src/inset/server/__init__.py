@@ -1,0 +1,1 @@
+"""The HTTP server that speaks the OpenAI API."""

@@ -1,0 +1,1 @@
+"""The author kit: conformance suites, fixtures and fakes for plugin authors."""

@@ -1,0 +1,1 @@
+"""The worker: runs encoders and the language model for one step."""
