@@ -1,7 +1,7 @@
 """The contract of a processor cache type: a front half where requests are processed, an engine half where tensors are used.
 
-The front decides, the engine obeys. A request opens a transaction; hits are pinned from look-up to commit; a commit, under one lock, appends one
-numbered message (references, inserts, evictions) that the engine half applies whatever happens to the request afterwards.
+The front decides, the engine obeys. A request opens a transaction; hits are pinned from look-up to commit; a commit, under one lock,
+appends one numbered message (references, inserts, evictions) that the engine half applies whatever happens to the request afterwards.
 """
 
 from __future__ import annotations

@@ -99,7 +99,8 @@ class ModelAdapter(ABC):
 
         Args:
             modality: ``image``, ``video`` or ``audio``.
-            items: Processed tensors on the model's device, as `MultiModalProcessor.materialize` made them (uint8 patches are normalised here).
+            items: Processed tensors on the model's device, as `MultiModalProcessor.materialize` made them; uint8 patches are
+                normalised here.
 
         Returns:
             One ``(num_embeds, embed_size)`` tensor per item, in the model's dtype.
