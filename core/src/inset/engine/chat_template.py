@@ -1,0 +1,114 @@
+"""A checkpoint's chat template, rendered in a sandbox the way transformers renders it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, Literal, NoReturn, TypeAlias
+
+import jinja2
+from jinja2 import nodes
+from jinja2.ext import Extension, loopcontrols
+from jinja2.parser import Parser
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from inset.errors import ConfigError, InvalidRequestError
+
+__all__ = ["ChatTemplate", "Conversation"]
+
+Conversation: TypeAlias = Sequence[Mapping[str, Any]]
+"""Messages as a template reads them: role, content and whatever else the client sent."""
+
+_PROBE: Final = "inset-probe-text"
+
+
+class _GenerationTag(Extension):
+    """Accepts ``{% generation %} ... {% endgeneration %}``, which marks answers for training, and renders what is inside."""
+
+    tags = {"generation"}  # noqa: RUF012 - the base class declares a plain set
+
+    def parse(self, parser: Parser) -> nodes.Node:
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return nodes.Scope(body).set_lineno(line)
+
+
+class ChatTemplate:
+    """Renders conversations; one instance serves all threads.
+
+    Source: transformers 5 renders templates with ``trim_blocks``, ``lstrip_blocks``, loop controls, ``raise_exception`` and
+    ``strftime_now`` in an immutable sandbox.
+    """
+
+    def __init__(self, text: str, *, special_tokens: Mapping[str, str]) -> None:
+        environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _GenerationTag])
+        environment.filters["tojson"] = _tojson
+        environment.globals["raise_exception"] = _raise_exception
+        environment.globals["strftime_now"] = lambda form: datetime.now().astimezone().strftime(form)
+        self._special_tokens = dict(special_tokens)
+        try:
+            self._template = environment.from_string(text)
+        except jinja2.TemplateError as error:
+            raise ConfigError(f"The chat template cannot be read: {error}") from error
+        self.content_format = self._detect_content_format()
+
+    def _detect_content_format(self) -> Literal["list", "string"]:
+        """Finds out by a probe whether the template reads content as a list of parts or as one text."""
+        conversation = [{"role": "user", "content": [{"type": "text", "text": _PROBE}]}]
+        try:
+            rendered = self._render(conversation, {})
+        except jinja2.TemplateError:
+            return "string"
+        is_list = _PROBE in rendered and f"'{_PROBE}'" not in rendered and f'"{_PROBE}"' not in rendered
+        return "list" if is_list else "string"
+
+    def render(
+        self,
+        conversation: Conversation,
+        *,
+        add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        documents: Sequence[Mapping[str, Any]] | None = None,
+        template_kwargs: Mapping[str, Any] | None = None,
+    ) -> str:
+        """Returns the prompt text.
+
+        Raises:
+            InvalidRequestError: The template refuses the conversation, with its own words.
+        """
+        variables: dict[str, Any] = dict(template_kwargs or {})
+        variables["add_generation_prompt"] = add_generation_prompt and not continue_final_message
+        variables["tools"] = tools
+        variables["documents"] = documents
+        try:
+            rendered = self._render(conversation, variables)
+        except (jinja2.TemplateError, TypeError, ValueError, AttributeError, KeyError) as error:
+            raise InvalidRequestError(
+                f"The chat template refuses this conversation: {error}", stage="parse", parameter="messages"
+            ) from error
+        return _cut_after_last_message(rendered, conversation) if continue_final_message else rendered
+
+    def _render(self, conversation: Conversation, variables: Mapping[str, Any]) -> str:
+        return self._template.render(messages=conversation, **{**self._special_tokens, **variables})
+
+
+def _cut_after_last_message(rendered: str, conversation: Conversation) -> str:
+    content = conversation[-1].get("content")
+    texts = [content] if isinstance(content, str) else [part["text"] for part in content or () if part.get("type") == "text"]
+    last = texts[-1].strip() if texts else ""
+    position = rendered.rfind(last) if last else -1
+    if position < 0:
+        raise InvalidRequestError(
+            "continue_final_message needs a last message that ends with text, and a template that keeps it.", parameter="messages"
+        )
+    return rendered[: position + len(last)]
+
+
+def _tojson(value: object, ensure_ascii: bool = False, indent: int | None = None) -> str:
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent)
+
+
+def _raise_exception(message: str) -> NoReturn:
+    raise jinja2.TemplateError(message)

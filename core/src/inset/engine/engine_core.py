@@ -1,0 +1,132 @@
+"""The engine core: takes commands, steps scheduler and worker, tells what came out. One thread calls it."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from inset.cache.base import CommittedItem, MultiModalCacheMissError
+from inset.engine.messages import AbortRequests, AddRequests, CacheMessage, CacheMissed, EngineStats, Reset, StepDone
+from inset.errors import ClientError
+from inset.outputs import EngineOutput
+from inset.step import RequestFailure
+
+if TYPE_CHECKING:
+    from inset.cache.base import ProcessorCacheEngine
+    from inset.engine.messages import EngineCommand, EngineEvent
+    from inset.inputs import EngineRequest, ItemTensors, MultiModalFeature
+    from inset.sched.scheduler import Scheduler
+    from inset.worker.model_runner import ModelRunner
+
+__all__ = ["EngineCore"]
+
+
+class EngineCore:
+    """Owns scheduler, worker and the engine half of the processor cache, and frees what a request held when it ends."""
+
+    def __init__(self, scheduler: Scheduler, model_runner: ModelRunner, cache: ProcessorCacheEngine | None) -> None:
+        self._scheduler = scheduler
+        self._model_runner = model_runner
+        self._cache = cache
+
+    @property
+    def has_work(self) -> bool:
+        """A step would do something."""
+        return self._scheduler.has_unfinished_requests()
+
+    def handle(self, command: EngineCommand) -> EngineEvent | None:
+        """Carries out one command, and returns what its sender must know at once."""
+        match command:
+            case AddRequests():
+                return self._add(command)
+            case AbortRequests():
+                for request_id in command.request_ids:
+                    self._scheduler.abort_request(request_id)
+                    self._release(request_id)
+            case CacheMessage():
+                if self._cache is not None:
+                    self._cache.apply(command.message)
+            case Reset():
+                self._reset(command)
+        return None
+
+    def step(self) -> StepDone:
+        """Runs one step.
+
+        Raises:
+            Exception: The step itself failed; the engine core cannot go on.
+        """
+        scheduled = self._scheduler.schedule()
+        outputs = self._scheduler.update(scheduled, self._model_runner.execute(scheduled))
+        for output in outputs:
+            if output.finish_reason is not None:
+                self._release(output.request_id)
+        if not self._scheduler.has_unfinished_requests():
+            self._scheduler.audit()
+        return StepDone(outputs, self.stats())
+
+    def stats(self) -> EngineStats:
+        """Returns the gauges and counters of now."""
+        stats = self._scheduler.stats
+        values = {
+            field.name: float(getattr(stats, field.name))
+            for field in dataclasses.fields(stats)
+            if isinstance(getattr(stats, field.name), int | float)
+        }
+        return EngineStats(num_running=stats.num_running, num_waiting=stats.num_waiting, values=values)
+
+    def close(self) -> None:
+        """Frees the engine half of the processor cache."""
+        if self._cache is not None:
+            self._cache.close()
+
+    def _add(self, command: AddRequests) -> EngineEvent | None:
+        try:
+            resolved = [self._resolve(request) for request in command.requests]
+        except MultiModalCacheMissError as error:
+            for request in command.requests:
+                self._release(request.request_id)
+            return CacheMissed(command.commit_id, error.missing)
+        refusals = []
+        for request in resolved:
+            try:
+                self._scheduler.check_admission(request)
+                self._scheduler.add_request(request)
+            except ClientError as error:
+                self._release(request.request_id)
+                refusals.append(_failed(request.request_id, error))
+        return StepDone(refusals, self.stats()) if refusals else None
+
+    def _resolve(self, request: EngineRequest) -> EngineRequest:
+        """Fills in the tensors of items that the engine half holds."""
+        features = request.mm_features
+        travelling = [feature for feature in features if not feature.is_embedding]
+        if self._cache is None or not travelling:
+            return request
+        items = [CommittedItem(feature.mm_hash, feature.data, feature.handle) for feature in travelling]
+        tensors = iter(self._cache.resolve(request.request_id, items))
+        filled = [feature if feature.is_embedding else _with_data(feature, next(tensors)) for feature in features]
+        return dataclasses.replace(request, mm_features=filled)
+
+    def _reset(self, command: Reset) -> None:
+        match command.target:
+            case "mm_cache":
+                if self._cache is not None:
+                    self._cache.reset()
+            case "encoder_cache":
+                self._scheduler.reset_encoder_cache()
+            case "prefix_cache":
+                self._scheduler.reset_prefix_cache()
+
+    def _release(self, request_id: str) -> None:
+        if self._cache is not None:
+            self._cache.release(request_id)
+
+
+def _with_data(feature: MultiModalFeature, tensors: ItemTensors) -> MultiModalFeature:
+    return dataclasses.replace(feature, data=tensors, handle=None)
+
+
+def _failed(request_id: str, error: ClientError) -> EngineOutput:
+    failure = RequestFailure(error.message, error.modality, error.item_index)
+    return EngineOutput(request_id=request_id, finish_reason="error", failure=failure)

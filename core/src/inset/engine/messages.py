@@ -1,0 +1,106 @@
+"""What front ends and the engine core tell each other: plain values, so that any transport can carry them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from inset.inputs import EngineRequest
+from inset.outputs import EngineOutput
+
+__all__ = [
+    "AbortRequests",
+    "AddRequests",
+    "CacheMessage",
+    "CacheMissed",
+    "EngineCommand",
+    "EngineEvent",
+    "EngineStats",
+    "Reset",
+    "ResetTarget",
+    "StepDone",
+]
+
+ResetTarget: TypeAlias = Literal["mm_cache", "encoder_cache", "prefix_cache"]
+
+
+@dataclass(frozen=True, slots=True)
+class AddRequests:
+    """Answers to one prompt, to be generated side by side.
+
+    Attributes:
+        commit_id: The id under which the processor cache committed the prompt's items.
+        requests: One per answer; their items are the same.
+    """
+
+    commit_id: str
+    requests: Sequence[EngineRequest]
+
+
+@dataclass(frozen=True, slots=True)
+class AbortRequests:
+    """Answers that nobody waits for any more; unknown ids are ignored."""
+
+    request_ids: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class CacheMessage:
+    """What the front half of the processor cache tells its engine half; sent in the order of commits."""
+
+    message: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """Forget what a cache holds, as far as nothing uses it."""
+
+    target: ResetTarget
+
+
+EngineCommand: TypeAlias = AddRequests | AbortRequests | CacheMessage | Reset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineStats:
+    """The engine core's gauges and counters after a step.
+
+    Attributes:
+        num_running: Requests that take part in steps.
+        num_waiting: Requests that wait for their first step.
+        values: Name -> number, for the metrics page.
+    """
+
+    num_running: int = 0
+    num_waiting: int = 0
+    values: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StepDone:
+    """What one step gave.
+
+    Attributes:
+        outputs: Per request.
+        stats: The core's state behind the step.
+    """
+
+    outputs: Sequence[EngineOutput]
+    stats: EngineStats
+
+
+@dataclass(frozen=True, slots=True)
+class CacheMissed:
+    """A prompt's items are not in the engine half; nothing of it was admitted.
+
+    Attributes:
+        commit_id: As in `AddRequests`.
+        missing: (mm_hash, insert sequence number) of each, for the front half.
+    """
+
+    commit_id: str
+    missing: Sequence[tuple[bytes, int]]
+
+
+EngineEvent: TypeAlias = StepDone | CacheMissed
