@@ -1,0 +1,1 @@
+"""The pytest plugin that comes with Inset: fixtures for authors of plugins."""
