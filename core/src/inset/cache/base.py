@@ -1,7 +1,16 @@
 """The contract of a processor cache type: a front half where requests are processed, an engine half where tensors are used.
 
 The front decides, the engine obeys. A request opens a transaction; hits are pinned from look-up to commit; a commit, under one lock,
-appends one numbered message (references, inserts, evictions) that the engine half applies whatever happens to the request afterwards.
+appends one numbered message (references, inserts, evictions) to the front half's outbox.
+
+Whoever joins the two halves keeps three rules:
+
+1. Before a request is handed to the engine, `take_messages` is called and what it gives is applied, in that order. Taking and
+   sending happen under one lock (or on one thread), so that messages arrive in the order of the commits.
+2. Every request that was committed is released exactly once in the engine half, also if it was aborted before it was sent; then the
+   front half is told (`ProcessorCacheFront.release`). An abort is therefore sent behind the messages, like any other end of a request.
+3. A `MultiModalCacheMissError` is given to `ProcessorCacheFront.drop`, and the request is processed and committed again under the
+   same id. A miss releases nothing.
 """
 
 from __future__ import annotations
@@ -10,12 +19,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
+
+from inset.config import GIB
 
 if TYPE_CHECKING:
+    from inset.config import CacheConfig
     from inset.inputs import ItemPlan, ItemTensors
 
 __all__ = [
+    "CacheExport",
+    "CacheMessage",
     "CacheStats",
     "CacheTransaction",
     "CommittedItem",
@@ -26,7 +40,11 @@ __all__ = [
     "ProcessorCacheEngine",
     "ProcessorCacheFront",
     "item_bytes",
+    "read_only",
 ]
+
+CacheMessage: TypeAlias = "tuple[Any, ...]"
+"""What a front half tells its engine half: text, bytes, integers, numpy arrays, and tuples (or lists) and dictionaries of them."""
 
 
 def item_bytes(tensors: ItemTensors) -> int:
@@ -34,16 +52,47 @@ def item_bytes(tensors: ItemTensors) -> int:
     return sum(array.nbytes for array in tensors.values())
 
 
+def read_only(tensors: ItemTensors) -> ItemTensors:
+    """Returns read-only views of an item's tensors; nothing is copied."""
+    views = {name: array.view() for name, array in tensors.items()}
+    for view in views.values():
+        view.flags.writeable = False
+    return views
+
+
 class MultiModalCacheMissError(Exception):
     """The engine half lacks items that the front half believed it had; the front sends them again by itself.
 
     Attributes:
         missing: (mm_hash, sequence number of the insert that the front relied on) of each.
+        lost_before: Everything inserted before the message of this number is gone too, because the engine half was restarted, was
+            reset or missed a message; 0 where only `missing` is.
     """
 
-    def __init__(self, missing: Sequence[tuple[bytes, int]]) -> None:
+    def __init__(self, missing: Sequence[tuple[bytes, int]], *, lost_before: int = 0) -> None:
         super().__init__(f"{len(missing)} item(s) are not in the engine half of the processor cache")
-        self.missing = tuple(missing)
+        self.missing = tuple((mm_hash, sequence) for mm_hash, sequence in missing)
+        self.lost_before = lost_before
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild_miss, (self.missing, self.lost_before))
+
+
+def _rebuild_miss(missing: Sequence[tuple[bytes, int]], lost_before: int) -> MultiModalCacheMissError:
+    return MultiModalCacheMissError(missing, lost_before=lost_before)
+
+
+@dataclass(frozen=True, slots=True)
+class CacheExport:
+    """What an engine half needs once to reach memory that its front half owns.
+
+    Attributes:
+        values: Plain values: text, bytes, integers.
+        fds: Open file descriptors. They belong to the front half, or, in another process, to whoever received them there.
+    """
+
+    values: tuple[str | bytes | int, ...] = ()
+    fds: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +136,14 @@ class CacheStats:
     """Counters since start, and what is held now.
 
     Attributes:
-        num_hits: Look-ups that found an item.
-        num_misses: Look-ups that did not.
+        num_hits: Items of requests whose first look-up found them; an item counts once for each request.
+        num_misses: Items of requests whose first look-up did not.
         num_inserts: Items stored.
         num_evictions: Items dropped for room.
         num_items: Items held.
         num_bytes: Bytes held, exact.
         capacity_bytes: Most bytes held.
-        num_leases: Items that something still uses.
+        num_leases: Items that requests still use; 0 when idle.
     """
 
     num_hits: int = 0
@@ -110,8 +159,10 @@ class CacheStats:
 class Flight(ABC):
     """One item being processed; whoever joins first leads, the others wait. Thread-safe.
 
-    A participant must end with `complete`, `fail` or `leave`. When a leader leaves or fails for a reason of its own (its client went away),
-    the next one waiting becomes the leader.
+    When a leader leaves for a reason of its own (its client went away), the next participant becomes the leader. A leader must
+    end with `complete`, `fail` or `leave`; the transaction leaves for its participants at commit and close. Until the last of them
+    has left, the flight keeps the item. A request that leads some flights and waits for others completes its own first: then no
+    two requests can wait for each other.
     """
 
     @property
@@ -121,11 +172,14 @@ class Flight(ABC):
 
     @abstractmethod
     def complete(self, item: ProcessedItem) -> None:
-        """Hands the processed item to all participants; the leader alone calls this."""
+        """Hands the processed item to all participants; the leader alone calls this. Does nothing after `leave`."""
 
     @abstractmethod
     def fail(self, error: BaseException) -> None:
-        """Gives all participants an error that lies in the item itself, such as damaged bytes; the leader alone calls this."""
+        """Gives all participants an error that lies in the item itself, such as damaged bytes; the leader alone calls this.
+
+        The error is not kept: who joins later tries afresh. Does nothing after `leave`.
+        """
 
     @abstractmethod
     def leave(self) -> None:
@@ -136,8 +190,9 @@ class Flight(ABC):
         """Waits for the item; None means that this participant has become the leader.
 
         Raises:
-            BaseException: What the leader gave to `fail`.
+            BaseException: A copy of what the leader gave to `fail`, so that each request can note its own item in it.
             TimeoutError: Nothing happened in time.
+            InvariantError: This participant has left.
         """
 
     @abstractmethod
@@ -157,15 +212,20 @@ class CacheTransaction(ABC):
         """Returns the tensors of a pinned item, or None where only the engine half holds them."""
 
     @abstractmethod
-    def join_flight(self, mm_hash: bytes) -> Flight:
-        """Joins the processing of an item that is not cached."""
+    def join_flight(self, mm_hash: bytes) -> Flight | None:
+        """Joins the processing of an item that is not cached; joining again gives the same participation.
+
+        None means that the item has been cached since it was looked up: it is pinned now, and `look_up` gives its plan.
+        """
 
     @abstractmethod
-    def commit(self, request_id: str, items: Sequence[ItemToCommit]) -> tuple[Sequence[CommittedItem], Any]:
-        """Stores what was processed, decides what is evicted, and releases the pins, in one step under one lock.
+    def commit(self, request_id: str, items: Sequence[ItemToCommit]) -> Sequence[CommittedItem]:
+        """Stores what was processed, decides what is evicted, puts the message into the outbox and closes the transaction, in one step.
+
+        Arrays are taken over, not copied, where both halves live in one process: nobody writes to them any more.
 
         Returns:
-            How each item travels, in order, and the message for the engine half (plain values, numpy arrays and bytes) or None.
+            How each item travels, in order.
         """
 
     @abstractmethod
@@ -180,23 +240,54 @@ class CacheTransaction(ABC):
 
 
 class ProcessorCacheFront(ABC):
-    """The half where requests are processed. Thread-safe; hits never wait behind misses."""
+    """The half where requests are processed. Thread-safe; hits never wait behind misses.
+
+    Args:
+        capacity_bytes: Most bytes of tensors held, exact.
+    """
+
+    def __init__(self, *, capacity_bytes: int) -> None:
+        self._capacity_bytes = capacity_bytes
+
+    @classmethod
+    def from_config(cls, config: CacheConfig) -> Self:
+        """Builds this half from the options of the processor cache; the composition root calls this."""
+        return cls(capacity_bytes=_capacity_bytes(config))
+
+    def export(self) -> CacheExport | None:
+        """Returns what `ProcessorCacheEngine.attach` needs, or None for a type whose halves share no memory.
+
+        In one process it is handed over directly, else by `inset.cache.handover` over a unix socket.
+        """
+        return None
 
     @abstractmethod
     def begin(self) -> CacheTransaction:
         """Opens a transaction for one request."""
 
+    def take_messages(self) -> Sequence[CacheMessage]:
+        """Takes what the engine half must apply next out of the outbox, in the order of the commits. Bounded."""
+        return ()
+
     @abstractmethod
-    def drop(self, missing: Sequence[tuple[bytes, int]]) -> None:
-        """Forgets items that the engine half reported missing, where the insert is still the one reported."""
+    def drop(self, missing: Sequence[tuple[bytes, int]], *, lost_before: int = 0) -> None:
+        """Forgets items that the engine half reported missing, where the insert is still the one reported.
+
+        Args:
+            missing: As in `MultiModalCacheMissError`.
+            lost_before: As in `MultiModalCacheMissError`.
+        """
 
     @abstractmethod
     def release(self, request_id: str) -> None:
         """Is told that the engine has released a request: leases of that request end."""
 
+    def engine_restarted(self) -> None:  # noqa: B027 - nothing to do for a type whose front half owns the tensors
+        """Is told that the engine half is gone, and with it all requests that it held: leases end, and what only it held is forgotten."""
+
     @abstractmethod
-    def reset(self) -> Any:
-        """Forgets everything that nothing uses, and returns the message for the engine half or None."""
+    def reset(self) -> None:
+        """Forgets everything that nothing uses; the engine half follows through the outbox."""
 
     @property
     @abstractmethod
@@ -209,15 +300,32 @@ class ProcessorCacheFront(ABC):
 
 
 class ProcessorCacheEngine(ABC):
-    """The half where tensors are used; called from one thread."""
+    """The half where tensors are used; called from one thread.
+
+    Args:
+        capacity_bytes: That of the front half, for the statistics.
+    """
+
+    def __init__(self, *, capacity_bytes: int) -> None:
+        self._capacity_bytes = capacity_bytes
+
+    @classmethod
+    def from_config(cls, config: CacheConfig) -> Self:
+        """Builds this half from the options of the processor cache; the composition root calls this."""
+        return cls(capacity_bytes=_capacity_bytes(config))
+
+    def attach(self, export: CacheExport) -> None:  # noqa: B027 - nothing to do for a type whose halves share no memory
+        """Reaches the memory that the front half exported, once, before the first request. The descriptors stay the caller's."""
 
     @abstractmethod
-    def apply(self, message: Any) -> None:
+    def apply(self, message: CacheMessage) -> None:
         """Applies a committed message; called in the order of commits, for aborted requests too."""
 
     @abstractmethod
     def resolve(self, request_id: str, items: Sequence[CommittedItem]) -> Sequence[ItemTensors]:
-        """Returns the tensors of a request's items and holds them until `release`.
+        """Returns the tensors of a request's items, read-only, and holds them until `release`.
+
+        The id is the one given to `commit`; where n answers share one prompt, the engine core resolves once and releases after the last.
 
         Raises:
             MultiModalCacheMissError: Some are not here.
@@ -225,7 +333,7 @@ class ProcessorCacheEngine(ABC):
 
     @abstractmethod
     def release(self, request_id: str) -> None:
-        """Ends the hold of one request; idempotent."""
+        """Ends the hold of one request; idempotent. Its tensors must not be read any more."""
 
     @abstractmethod
     def reset(self) -> None:
@@ -239,3 +347,7 @@ class ProcessorCacheEngine(ABC):
     @abstractmethod
     def close(self) -> None:
         """Frees what this half owns; idempotent."""
+
+
+def _capacity_bytes(config: CacheConfig) -> int:
+    return int(config.mm_processor_cache_gb * GIB)
