@@ -41,7 +41,7 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 def register_processors(registry: ProcessorRegistry) -> None:
     """Adds model_type -> processor, processing info and dummy inputs, as import strings.
 
-    Called once for each core, in every process that processes requests. The names are those of ``model_type`` in a checkpoint's
+    Called once for each core, in every process. The names are those of ``model_type`` in a checkpoint's
     config.json. Nothing is imported until a checkpoint of that type is served.
     """
 
@@ -58,7 +58,7 @@ def register_models(registry: ModelRegistry) -> None:
 def register_media_connectors(registry: MediaConnectorRegistry) -> None:
     """Adds name -> media connector with the URL schemes that it serves.
 
-    Called once for each core, in every process that fetches media. A connector serves no URL until the operator names it.
+    Called once for each core, in every process. A connector serves no URL until the operator names it.
     """
 
 
@@ -85,5 +85,5 @@ def get_media_io(modality: str, info: Checkpoint) -> MediaIOFactory | None:
 def register_checkpoints(registry: CheckpointRegistry) -> None:
     """Adds short name -> folder of a checkpoint that is shipped inside a package, so that `inset serve NAME` finds it.
 
-    Called once for each core, when a model is named that is not a folder.
+    Called once for each core, in every process. A folder is looked for when a model is named that is not a folder itself.
     """

@@ -1,1 +1,67 @@
-"""The command line."""
+"""The command line: `inset COMMAND`; each command is a module here, imported when it is called."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final, Protocol, cast
+
+import inset
+from inset.errors import InsetError
+
+__all__ = ["main"]
+
+COMMANDS: Final = {
+    "plugins": "list the installed plugins, check one, or find out why one is not loaded",
+}
+"""Command -> one line of help; `inset.cli.COMMAND` has ``add_arguments(parser)`` and ``run(args)``."""
+
+EXIT_FAILURE: Final = 1
+EXIT_INTERRUPTED: Final = 130
+
+
+class Command(Protocol):
+    """What a module of a command provides."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Adds the command's options to its parser."""
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Does the work, and returns the exit status: 0 where all is well, 1 where the work failed, 2 where it was asked for wrongly."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command and returns its exit status.
+
+    Args:
+        argv: The words after ``inset``; those of the process when None.
+    """
+    words = sys.argv[1:] if argv is None else list(argv)
+    parser = argparse.ArgumentParser(prog="inset", description=inset.__doc__, allow_abbrev=False)
+    parser.add_argument("--version", action="version", version=f"inset {inset.__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    called = next((word for word in words if not word.startswith("-")), None)
+    for name, help_text in COMMANDS.items():
+        subparser = commands.add_parser(name, help=help_text, description=help_text.capitalize() + ".", allow_abbrev=False)
+        if name == called:  # importing all of them would make every command as slow as the slowest
+            _command(name).add_arguments(subparser)
+    args = parser.parse_args(words)
+    try:
+        status = _command(args.command).run(args)
+        sys.stdout.flush()
+    except InsetError as error:
+        print(f"inset: {error}", file=sys.stderr)
+        return EXIT_FAILURE
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:  # the reader, such as head, has seen enough; the interpreter must not flush into the pipe again
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_FAILURE
+    return status
+
+
+def _command(name: str) -> Command:
+    return cast("Command", importlib.import_module(f"inset.cli.{name}"))

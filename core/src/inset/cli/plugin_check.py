@@ -1,0 +1,67 @@
+"""The last part of `inset plugins check`: every import string is loaded, measured, and held against what it must be."""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from inset.checkpoint import load_checkpoint
+from inset.errors import InsetError, PluginContractError
+from inset.plugins import PluginHost, PluginReport
+from inset.registry import CheckpointRegistration, Registry
+
+__all__ = ["check_provisions"]
+
+MIB: Final = 1024**2
+
+
+class Part(NamedTuple):
+    """One thing to load: a name of a registry and the field of its registration; no field stands for a checkpoint's folder."""
+
+    registry: Registry[Any]
+    name: str
+    field: str
+
+
+def check_provisions(host: PluginHost, report: PluginReport) -> bool:
+    """Loads every import string that a plugin registered, prints time and memory of each, and returns whether all are right."""
+    failures = 0
+    for part in _parts(host, report):
+        started, before = time.perf_counter(), _resident_bytes()
+        try:
+            _load(part)
+            verdict = "ok"
+        except InsetError as error:
+            verdict = f"FAILED: {error}"
+            failures += 1
+        seconds, grown = time.perf_counter() - started, max(0, _resident_bytes() - before)
+        print(f"  {part.registry.kind} {part.name} {part.field}: {verdict} ({seconds * 1000:.0f} ms, {grown / MIB:.0f} MiB)")
+    print(f"{report.name}: {failures} of its parts failed." if failures else f"{report.name}: everything that it registers loads.")
+    return not failures
+
+
+def _parts(host: PluginHost, report: PluginReport) -> Iterator[Part]:
+    for _, registry in host.registries:
+        for name, registration in registry.view().items():
+            owner = registry.owner_of(name)
+            if owner is not None and owner.plugin == report.name:
+                yield from (Part(registry, name, field) for field in registration.import_strings or ("folder",))
+
+
+def _load(part: Part) -> None:
+    registration = part.registry.get(part.name)
+    if isinstance(registration, CheckpointRegistration):
+        load_checkpoint(registration.locate())
+        return
+    loaded = part.registry.load(part.name, part.field)
+    if not callable(loaded):
+        raise PluginContractError(f"{part.field} must be a class or another callable, not {type(loaded).__name__}.")
+
+
+def _resident_bytes() -> int:
+    """Returns this process's resident memory, or 0 where the system does not say."""
+    statm = Path("/proc/self/statm")
+    return int(statm.read_text().split()[1]) * resource.getpagesize() if statm.exists() else 0

@@ -1,1 +1,0 @@
-"""Finds plugins, checks them, sets broken ones aside and says why."""

@@ -1,0 +1,60 @@
+"""What to do about a plugin that is not loaded, or that is slow."""
+
+from __future__ import annotations
+
+from inset.plugins.loading import PluginRecord
+from inset.plugins.report import SLOW_IMPORT_SECONDS, PluginReport, PluginState, Provision, list_provisions
+
+__all__ = ["make_report"]
+
+
+def make_report(record: PluginRecord) -> PluginReport:
+    """Returns the report on one candidate."""
+    return PluginReport(
+        name=record.candidate.name,
+        distribution=record.candidate.distribution,
+        version=record.candidate.version,
+        state=record.state,
+        stage=None if record.error is None else record.error.stage,
+        error="" if record.error is None else record.error.message,
+        hint=_advise(record),
+        provides=_provisions(record),
+        import_seconds=record.import_seconds,
+    )
+
+
+def _provisions(record: PluginRecord) -> tuple[Provision, ...]:
+    if record.manager is None:
+        return ()
+    return list_provisions(record.staged, has_media_io=bool(record.manager.hook.get_media_io.get_hookimpls()))
+
+
+def _advise(record: PluginRecord) -> str:
+    name, distribution = record.candidate.name, record.candidate.distribution
+    if record.state is PluginState.LEFT_OUT:
+        return "Left out by --plugin, --no-plugin, INSET_PLUGINS or INSET_NO_PLUGINS."
+    if record.error is None:
+        return _remark(record)
+    match record.error.stage:
+        case "require":
+            return f"Install a version of {distribution} for this inset, or change one of the two: pip install --upgrade {distribution}."
+        case "import":
+            missing = record.error.__cause__
+            if isinstance(missing, ModuleNotFoundError) and missing.name is not None:
+                return f"Install what provides the module {missing.name!r}, or reinstall {distribution} with its dependencies."
+            return f"`python -c 'import {record.candidate.target}'` shows the whole traceback. Leave it out with --no-plugin {name}."
+        case "discover":
+            return f"Uninstall what you do not need: pip uninstall {distribution}."
+        case "names":
+            return f"Keep one of them: --no-plugin {name} leaves this one out."
+        case _:
+            return f"A mistake in {distribution}: tell its author. Leave it out with --no-plugin {name}."
+
+
+def _remark(record: PluginRecord) -> str:
+    remarks = []
+    if record.import_seconds >= SLOW_IMPORT_SECONDS:
+        remarks.append(f"Slow: its import took {record.import_seconds:.2f} s, which every command and process pays.")
+    if not _provisions(record):
+        remarks.append("It implements no hook, or registers nothing.")
+    return " ".join(remarks)

@@ -1,0 +1,88 @@
+"""What is installed: one scan over the entry points of the group ``inset``, without importing any plugin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, cast
+
+import importlib_metadata
+
+import inset
+from inset.errors import PluginContractError
+from inset.registry import Owner, normalize_name
+
+__all__ = ["BUILTIN", "GROUP", "Candidate", "discover"]
+
+GROUP: Final = "inset"
+BUILTIN: Final = "inset"
+"""The plugin name and the distribution of the core's own hook implementations."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One entry point, as installed.
+
+    Attributes:
+        name: The plugin's name in normal form.
+        distribution: The distribution that brings it, as its metadata spells it.
+        version: That distribution's version.
+        target: The module with the hook implementations.
+        requires: The ``Requires-Dist`` lines of the distribution.
+        problem: Why its metadata cannot be used, or nothing.
+    """
+
+    name: str
+    distribution: str
+    version: str
+    target: str
+    requires: tuple[str, ...] = ()
+    problem: str = ""
+
+    @property
+    def owner(self) -> Owner:
+        """The mark that this plugin's registrations carry."""
+        return Owner(plugin=self.name, distribution=self.distribution, version=self.version)
+
+    @property
+    def is_builtin(self) -> bool:
+        """It is the core's own."""
+        return self.name == BUILTIN and normalize_name(self.distribution) == BUILTIN
+
+
+def discover(distributions: Iterable[importlib_metadata.Distribution] | None = None) -> tuple[Candidate, ...]:
+    """Returns every installed plugin: the core's own first, the others by name and distribution.
+
+    Args:
+        distributions: What to look through instead of everything on ``sys.path``. The core's own plugin is there in any case, so that an
+            empty list gives a core without plugins.
+    """
+    found: list[Candidate] = []
+    seen: set[str] = set()
+    if distributions is None:
+        distributions = cast("Iterable[importlib_metadata.Distribution]", importlib_metadata.distributions())
+    for distribution in distributions:
+        # The text test spares parsing the metadata of the hundreds of distributions that have nothing to do with us.
+        if f"[{GROUP}]" not in (distribution.read_text("entry_points.txt") or ""):
+            continue
+        candidates = tuple(_read(distribution))
+        # The first one on the path is the one that Python imports; a later copy is shadowed.
+        if candidates and normalize_name(candidates[0].distribution) not in seen:
+            seen.add(normalize_name(candidates[0].distribution))
+            found.extend(candidates)
+    if not any(candidate.is_builtin for candidate in found):
+        found.append(Candidate(BUILTIN, BUILTIN, inset.__version__, "inset.builtin"))
+    return tuple(sorted(found, key=lambda c: (not c.is_builtin, c.name, c.distribution, c.target)))
+
+
+def _read(distribution: importlib_metadata.Distribution) -> Iterator[Candidate]:
+    name, version = "unknown distribution", "unknown"
+    requires: tuple[str, ...] = ()
+    try:
+        metadata = distribution.metadata
+        name, version = str(metadata["Name"]), str(metadata["Version"])
+        requires = tuple(distribution.requires or ())
+        for entry in distribution.entry_points.select(group=GROUP):
+            yield Candidate(normalize_name(entry.name), name, version, entry.value, requires)
+    except (PluginContractError, LookupError, ValueError, TypeError, OSError) as error:
+        yield Candidate(normalize_name(name), name, version, "", requires, problem=f"{type(error).__name__}: {error}")
