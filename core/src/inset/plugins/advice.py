@@ -43,10 +43,8 @@ def _advise(record: PluginRecord) -> str:
             if isinstance(missing, ModuleNotFoundError) and missing.name is not None:
                 return f"Install what provides the module {missing.name!r}, or reinstall {distribution} with its dependencies."
             return f"`python -c 'import {record.candidate.target}'` shows the whole traceback. Leave it out with --no-plugin {name}."
-        case "discover":
-            return f"Uninstall what you do not need: pip uninstall {distribution}."
-        case "names":
-            return f"Keep one of them: --no-plugin {name} leaves this one out."
+        case "discover" | "names":
+            return ""  # the error says what settles it
         case _:
             return f"A mistake in {distribution}: tell its author. Leave it out with --no-plugin {name}."
 

@@ -60,7 +60,7 @@ class PluginHost:
         self.failure: InsetError | None = None
         try:
             selection.check(candidate.name for candidate in candidates)
-            _check_needed([r for r in self._records if options.strict_plugins or selection.insists_on(r.candidate.name)])
+            _check_needed([r for r in self._records if options.strict_plugins or selection.insists_on(r.candidate)])
         except InsetError as error:
             if not tolerant:
                 raise

@@ -67,9 +67,9 @@ class Selection:
         """The operator has not left it out; the core's own is never left out."""
         return name == BUILTIN or (name not in self.refused and (self.named is None or name in self.named))
 
-    def insists_on(self, name: str) -> bool:
+    def insists_on(self, candidate: Candidate) -> bool:
         """Start-up fails without it."""
-        return name == BUILTIN or (self.named is not None and name in self.named)
+        return candidate.is_builtin or (self.named is not None and candidate.name in self.named)
 
     def check(self, installed: Iterable[str]) -> None:
         """Accepts names that are installed, each on one side only.
@@ -161,5 +161,13 @@ def _set_claimants_aside(kind: str, name: str, claimants: Sequence[PluginRecord]
         others = [other for other in claimants if other is not record]
         if others and not record.candidate.is_builtin:
             other = next((o for o in others if o.candidate.is_builtin), others[0])
-            text = describe_clash(kind, name, other.candidate.owner, record.candidate.owner)
-            record.set_aside(DuplicateNameError(text, stage=stage))
+            clash = describe_clash(kind, name, other.candidate.owner, record.candidate.owner)
+            record.set_aside(DuplicateNameError(f"{clash} {_settle(other.candidate, record.candidate)}", stage=stage))
+
+
+def _settle(first: Candidate, second: Candidate) -> str:
+    if first.name == second.name:
+        return f"Uninstall one of them, {first.distribution} or {second.distribution}."
+    if first.is_builtin:
+        return f"The core keeps its names; leave the other one out with --no-plugin {second.name}."
+    return f"Neither is loaded. Leave one of them out: --no-plugin {first.name} or --no-plugin {second.name}."

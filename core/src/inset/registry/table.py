@@ -165,11 +165,8 @@ class Registry(Generic[T]):
 
 
 def describe_clash(kind: str, name: str, first: Owner | None, second: Owner | None) -> str:
-    """Returns what to say when two plugins claim one name: both distributions, and the options that settle it."""
-    return (
-        f"The {kind} {name!r} is claimed by {_whose(first)} and by {_whose(second)}. "
-        f"Leave one of them out with --no-plugin NAME or INSET_PLUGINS."
-    )
+    """Returns what to say when two plugins claim one name."""
+    return f"The {kind} {name!r} is claimed by {_whose(first)} and by {_whose(second)}."
 
 
 def _whose(owner: Owner | None) -> str:
