@@ -36,7 +36,9 @@ def check_requirement(candidate: Candidate) -> None:
         PluginLoadError: It is made for another version, or does not say for which.
     """
     if candidate.problem:
-        raise PluginLoadError(f"The metadata of {candidate.distribution} cannot be read: {candidate.problem}", stage="discover")
+        raise PluginLoadError(
+            f"The metadata of {candidate.distribution} cannot be read; reinstall it. {candidate.problem}", stage="discover"
+        )
     if candidate.is_builtin:
         return
     found = [requirement for line in candidate.requires if (requirement := _inset_requirement(line)) is not None]
