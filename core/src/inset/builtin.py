@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, cast
 
 from inset import hookimpl
+from inset.registry import load_object
 
 if TYPE_CHECKING:
+    from inset.checkpoint import Checkpoint
+    from inset.inputs import MediaIOFactory
     from inset.registry import MediaConnectorRegistry
+
+MEDIA_IO: Final = {
+    "image": "inset.media.image:ImageIO",
+    "video": "inset.media.video:VideoIO",
+    "audio": "inset.media.audio:AudioIO",
+}
+"""Modality -> import string of the decoder for models whose own plugin has none."""
 
 
 @hookimpl
@@ -16,3 +26,10 @@ def register_media_connectors(registry: MediaConnectorRegistry) -> None:
     registry.register("data", factory="inset.media.data_url:DataUrlConnector", schemes=("data",))
     registry.register("file", factory="inset.media.local:FileConnector", schemes=("file",))
     registry.register("http", factory="inset.media.http:HttpConnector", schemes=("http", "https"))
+
+
+@hookimpl
+def get_media_io(modality: str, info: Checkpoint) -> MediaIOFactory | None:
+    """Returns the core's decoder of the modality; it is asked last."""
+    target = MEDIA_IO.get(modality)
+    return None if target is None else cast("MediaIOFactory", load_object(target))

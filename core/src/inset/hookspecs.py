@@ -76,8 +76,8 @@ def get_media_io(modality: str, info: Checkpoint) -> MediaIOFactory | None:
 
     Called once for each modality when a checkpoint's processing info is built; `info` holds the checkpoint's configs. The plugin that
     registered the checkpoint's processor is asked first, then the others in the order of their names, and the core's own last; the
-    first answer that is not None is taken. The factory is called per request with the media IO options of that request, so it
-    must be cheap and without side effects.
+    first answer that is not None is taken. The factory is called per request as ``factory(options, media_config)``, with the media IO
+    options of that request, so it must be cheap and without side effects; the class of a `MediaIO` is one.
     """
 
 

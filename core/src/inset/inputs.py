@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from inset.config import MediaConfig
 from inset.identity import JSON
 from inset.sampling_params import SamplingParams
 
@@ -29,8 +30,11 @@ MODALITIES: Final = ("image", "video", "audio")
 ItemTensors: TypeAlias = "Mapping[str, np.ndarray[Any, Any]]"
 """The processed tensors of one item by name, such as ``pixel_values``: read-only arrays on the host, never bfloat16."""
 
-MediaIOFactory: TypeAlias = Callable[[Mapping[str, JSON]], Any]
-"""Takes the media IO options of one request and returns a `MediaIO`; unknown options raise `InvalidRequestError`."""
+MediaIOFactory: TypeAlias = Callable[[Mapping[str, JSON], MediaConfig], Any]
+"""Takes the media IO options of one request and the core's media options, and returns a `MediaIO`, as the constructor of one does.
+
+Unknown options raise `InvalidRequestError`.
+"""
 
 
 def runs_from_mask(mask: Sequence[bool]) -> tuple[tuple[int, int], ...] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 
 import importlib_metadata
 
@@ -18,7 +19,7 @@ from inset.plugins.loading import PluginRecord, load_plugins, select
 from inset.plugins.registries import Registries
 from inset.plugins.report import PluginReport, PluginState, ResolvedPlugin
 
-__all__ = ["PluginHost"]
+__all__ = ["PluginHost", "get_default_host"]
 
 
 class PluginHost:
@@ -155,3 +156,16 @@ def _check_needed(records: Iterable[PluginRecord]) -> None:
     first = failed[0].error
     assert isinstance(first, PluginError)
     raise type(first)("\n".join(lines), stage=first.stage) from first
+
+
+@cache
+def get_default_host() -> PluginHost:
+    """Returns the host of the default core, which serves whoever builds no core, such as ``inset.fetch_image``.
+
+    It is made when it is first asked for, from the environment.
+
+    Raises:
+        UnknownNameError: ``INSET_PLUGINS`` names a plugin that is not installed.
+        PluginError: A plugin that the environment asks for cannot be loaded.
+    """
+    return PluginHost()
