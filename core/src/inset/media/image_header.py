@@ -1,0 +1,90 @@
+"""Which image format the bytes are, and what their header says; nothing is decoded here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from io import BytesIO
+from typing import Final
+
+from PIL import (
+    AvifImagePlugin,
+    BmpImagePlugin,
+    GifImagePlugin,
+    Image,
+    Jpeg2KImagePlugin,
+    JpegImagePlugin,
+    PngImagePlugin,
+    TiffImagePlugin,
+    WebPImagePlugin,
+)
+
+from inset.errors import MediaDecodeError
+
+__all__ = ["IMAGE_FORMATS", "open_image"]
+
+_Opener = Callable[[BytesIO], Image.Image]
+
+# Opened directly instead of through Image.open: that would try every registered format, and warn about sizes that are our cap's to judge.
+_OPENERS: Final[dict[str, tuple[re.Pattern[bytes], _Opener]]] = {
+    "JPEG": (re.compile(rb"\xff\xd8\xff"), JpegImagePlugin.jpeg_factory),
+    "PNG": (re.compile(rb"\x89PNG\r\n\x1a\n"), PngImagePlugin.PngImageFile),
+    "WebP": (re.compile(rb"RIFF....WEBPVP8[ LX]", re.DOTALL), WebPImagePlugin.WebPImageFile),
+    "GIF": (re.compile(rb"GIF8[79]a"), GifImagePlugin.GifImageFile),
+    "BMP": (re.compile(rb"BM"), BmpImagePlugin.BmpImageFile),
+    "TIFF": (re.compile(rb"II\*\0|MM\0\*|II\+\0|MM\0\+"), TiffImagePlugin.TiffImageFile),
+    "AVIF": (re.compile(rb"....ftypavi[fs]", re.DOTALL), AvifImagePlugin.AvifImageFile),
+    "JPEG 2000": (re.compile(rb"\xff\x4f\xff\x51|\0\0\0\x0cjP  \r\n\x87\n"), Jpeg2KImagePlugin.Jpeg2KImageFile),
+}
+
+IMAGE_FORMATS: Final = tuple(_OPENERS)
+"""The formats that are read."""
+
+_REFUSED: Final[tuple[tuple[str, re.Pattern[bytes]], ...]] = (
+    ("an SVG drawing", re.compile(rb"\s*(?:\xef\xbb\xbf)?\s*(?:<\?xml.*?|<!--.*?|<!DOCTYPE.*?)*<svg\b", re.DOTALL)),
+    ("a PDF document", re.compile(rb".{0,1000}?%PDF-", re.DOTALL)),
+    ("an EPS or PostScript document", re.compile(rb"%!PS|\xc5\xd0\xd3\xc6")),
+    ("a WMF or EMF drawing", re.compile(rb"\xd7\xcd\xc6\x9a|\x01\0\x09\0\0\x03|\x01\0\0\0.{36} EMF", re.DOTALL)),
+    ("a HEIC image", re.compile(rb"....ftyp(?:hei[cxms]|hev[cxms]|mif1|msf1)", re.DOTALL)),
+    ("a JPEG XL image", re.compile(rb"\xff\x0a|\0\0\0\x0cJXL ")),
+    ("an icon or cursor", re.compile(rb"\0\0[\x01\x02]\0")),
+    ("a Photoshop document", re.compile(rb"8BPS")),
+    ("a video", re.compile(rb"....ftyp|\x1a\x45\xdf\xa3|RIFF....AVI ", re.DOTALL)),
+    (
+        "an HTML page",
+        re.compile(rb"\s*(?:\xef\xbb\xbf)?\s*(?:<!--.*?-->\s*)?<(?:!doctype html|html|head|body)\b", re.DOTALL | re.IGNORECASE),
+    ),
+)
+_SNIFFED_BYTES: Final = 1024
+
+
+def open_image(data: bytes) -> Image.Image:
+    """Returns an image whose header has been read and whose pixels have not.
+
+    The content decides the format; the first frame stands for an animation.
+
+    Raises:
+        MediaDecodeError: The format is not among `IMAGE_FORMATS`, or the header is damaged.
+    """
+    start = data[:_SNIFFED_BYTES]
+    for name, (signature, opener) in _OPENERS.items():
+        if signature.match(start):
+            try:
+                return opener(BytesIO(data))
+            except Exception as error:  # Pillow's header parsers raise almost anything on damaged files
+                raise MediaDecodeError(f"The {name} image has a damaged header.", stage="probe", modality="image") from error
+    formats = ", ".join(IMAGE_FORMATS)
+    for name, signature in _REFUSED:
+        if signature.match(start):
+            raise MediaDecodeError(
+                f"This is {name}, which is not read as an image. Send one of {formats}.",
+                code="unsupported_image_format",
+                stage="probe",
+                modality="image",
+            )
+    raise MediaDecodeError(
+        f"The bytes are not an image in a format that is read. Send one of {formats}.",
+        code="unsupported_image_format",
+        stage="probe",
+        modality="image",
+    )

@@ -1,0 +1,162 @@
+"""The unit that travels from fetch to processing: encoded bytes, their identity, and a decode that waits until it is asked for."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Generic, TypeVar, cast
+
+from inset.identity import IDENTITY_SCHEMA, JSON, DecodeSpec, framed_sha256
+from inset.media.header import MediaHeader
+
+__all__ = ["MediaRef"]
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+class _Decode(Generic[T]):
+    """One decode that happens at most once; forks of a reference share it."""
+
+    __slots__ = ("_load", "_result", "is_done", "lock")
+
+    def __init__(self, load: Callable[[], T] | None, result: T | None = None) -> None:
+        self._load = load
+        self._result = result
+        self.is_done = load is None
+        self.lock = threading.RLock()
+
+    def __call__(self) -> T:
+        if not self.is_done:
+            with self.lock:
+                if self._load is not None:
+                    self._result = self._load()
+                    self._load = None  # it pins the encoded bytes
+                    self.is_done = True
+        return cast("T", self._result)
+
+
+class MediaRef(Generic[T]):
+    """Encoded media of one item, decoded on demand and at most once.
+
+    A reference forwards nothing to what it decodes to: logging, copying, comparing or handing it to numpy never decodes. Only `decode` and
+    pickling do. It may be shared between threads. Whoever holds a reference owns it alone: `release` reaches no fork, parent or child.
+
+    Attributes:
+        header: What the probe saw; kept by forks and pickles.
+
+    Source: the media reference of lazy media decode.
+    """
+
+    __slots__ = ("__weakref__", "_data", "_key", "_operation", "_spec", "header")
+
+    header: MediaHeader
+
+    def __init__(self, key: bytes, spec: DecodeSpec, *, data: bytes, header: MediaHeader, load: Callable[[], T]) -> None:
+        """Makes a reference.
+
+        Args:
+            key: Identity of the decoded media, 32 bytes.
+            spec: The decode settings, which are already part of the key.
+            data: The encoded bytes.
+            header: What the probe saw.
+            load: Decodes; called at most once if it succeeds, and dropped afterwards.
+        """
+        self._key = key
+        self._spec = spec
+        self._data = data
+        self.header = header
+        self._operation: _Decode[T] | None = load if isinstance(load, _Decode) else _Decode(load)
+
+    @property
+    def key(self) -> bytes:
+        """Identity of the decoded media, 32 bytes: from the encoded bytes and the decode spec, never from decoded content."""
+        return self._key
+
+    @property
+    def spec(self) -> DecodeSpec:
+        """The decode settings that are part of the key."""
+        return self._spec
+
+    @property
+    def data(self) -> bytes:
+        """The encoded bytes; empty once released, and in a reference that was unpickled."""
+        return self._data
+
+    @property
+    def is_decoded(self) -> bool:
+        """Whether `decode` returns at once."""
+        operation = self._operation
+        return operation is not None and operation.is_done
+
+    def decode(self) -> T:
+        """Returns the decoded media; the first call decodes, others wait for it and share its result.
+
+        Errors of the decoder pass through unchanged, and the next call tries again.
+
+        Raises:
+            RuntimeError: The reference was released before it was decoded.
+            MediaDecodeError: The bytes are damaged, or are not what their header says.
+        """
+        return self._borrow()()
+
+    def map(self, transform: Callable[[T], U], *, header: MediaHeader | None = None, **settings: JSON) -> MediaRef[U]:
+        """Returns a reference that decodes to ``transform(self.decode())`` and shares the encoded bytes.
+
+        Args:
+            transform: Called once, in the thread that decodes.
+            header: What the header becomes, where the transform changes it.
+            settings: What identifies the transform and everything that affects its output. They extend the spec, and the key is derived
+                from this reference's key. Without settings spec and key stay, so the transform must not change what the item is.
+
+        Raises:
+            RuntimeError: The reference was released before it was decoded.
+        """
+        operation = self._borrow()
+        spec, key = self._spec, self._key
+        if settings:
+            spec = spec.extend(settings)
+            key = framed_sha256(IDENTITY_SCHEMA, b"mapped", key, spec.canonical_bytes())
+        return MediaRef(key, spec, data=self._data, header=header or self.header, load=lambda: transform(operation()))
+
+    def fork(self) -> MediaRef[T]:
+        """Returns a reference to the same media and the same decode that can be released on its own.
+
+        Raises:
+            RuntimeError: The reference was released before it was decoded.
+        """
+        return MediaRef(self._key, self._spec, data=self._data, header=self.header, load=self._borrow())
+
+    def release(self) -> None:
+        """Lets go of the encoded bytes and of the decode, once a decode that runs has finished; what is decoded stays readable.
+
+        Forks, parents and mapped references keep what they hold.
+        """
+        operation = self._operation
+        if operation is not None:
+            with operation.lock:
+                if not operation.is_done:
+                    self._operation = None
+        self._data = b""
+
+    def _borrow(self) -> _Decode[T]:
+        if self._operation is None:
+            raise RuntimeError(f"{self!r} was released before it was decoded.")
+        return self._operation
+
+    def __repr__(self) -> str:
+        state = "decoded" if self.is_decoded else "released" if self._operation is None else "encoded"
+        return f"<MediaRef {self.header.modality} {self._key[:6].hex()} {len(self._data)} bytes, {state}>"
+
+    def __copy__(self) -> MediaRef[T]:
+        return self.fork()
+
+    def __deepcopy__(self, memo: object) -> MediaRef[T]:
+        return self.fork()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_restore, (self.decode(), self._key, self._spec, self.header))
+
+
+def _restore(media: T, key: bytes, spec: DecodeSpec, header: MediaHeader) -> MediaRef[T]:
+    return MediaRef(key, spec, data=b"", header=header, load=_Decode(None, media))
