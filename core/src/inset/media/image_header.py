@@ -10,6 +10,7 @@ from typing import Final
 from PIL import (
     AvifImagePlugin,
     BmpImagePlugin,
+    ExifTags,
     GifImagePlugin,
     Image,
     Jpeg2KImagePlugin,
@@ -21,7 +22,7 @@ from PIL import (
 
 from inset.errors import MediaDecodeError
 
-__all__ = ["IMAGE_FORMATS", "open_image"]
+__all__ = ["IMAGE_FORMATS", "open_image", "tile_pixels"]
 
 _Opener = Callable[[BytesIO], Image.Image]
 
@@ -33,7 +34,7 @@ _OPENERS: Final[dict[str, tuple[re.Pattern[bytes], _Opener]]] = {
     "GIF": (re.compile(rb"GIF8[79]a"), GifImagePlugin.GifImageFile),
     "BMP": (re.compile(rb"BM"), BmpImagePlugin.BmpImageFile),
     "TIFF": (re.compile(rb"II\*\0|MM\0\*|II\+\0|MM\0\+"), TiffImagePlugin.TiffImageFile),
-    "AVIF": (re.compile(rb"....ftypavi[fs]", re.DOTALL), AvifImagePlugin.AvifImageFile),
+    "AVIF": (re.compile(rb"....ftyp(?:avi[fs]|(?:mif1|msf1)....(?:....)*?avi[fs])", re.DOTALL), AvifImagePlugin.AvifImageFile),
     "JPEG 2000": (re.compile(rb"\xff\x4f\xff\x51|\0\0\0\x0cjP  \r\n\x87\n"), Jpeg2KImagePlugin.Jpeg2KImageFile),
 }
 
@@ -41,8 +42,9 @@ IMAGE_FORMATS: Final = tuple(_OPENERS)
 """The formats that are read."""
 
 _REFUSED: Final[tuple[tuple[str, re.Pattern[bytes]], ...]] = (
-    ("an SVG drawing", re.compile(rb"\s*(?:\xef\xbb\xbf)?\s*(?:<\?xml.*?|<!--.*?|<!DOCTYPE.*?)*<svg\b", re.DOTALL)),
-    ("a PDF document", re.compile(rb".{0,1000}?%PDF-", re.DOTALL)),
+    ("an HTML page", re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:<!--.*?-->\s*)?<(?:!doctype html|html|head|body)\b", re.DOTALL | re.IGNORECASE)),
+    ("an SVG drawing", re.compile(rb"(?:\xef\xbb\xbf)?\s*<(?:svg\b|[?!].*<svg\b)", re.DOTALL)),
+    ("a PDF document", re.compile(rb".*?%PDF-", re.DOTALL)),
     ("an EPS or PostScript document", re.compile(rb"%!PS|\xc5\xd0\xd3\xc6")),
     ("a WMF or EMF drawing", re.compile(rb"\xd7\xcd\xc6\x9a|\x01\0\x09\0\0\x03|\x01\0\0\0.{36} EMF", re.DOTALL)),
     ("a HEIC image", re.compile(rb"....ftyp(?:hei[cxms]|hev[cxms]|mif1|msf1)", re.DOTALL)),
@@ -50,10 +52,6 @@ _REFUSED: Final[tuple[tuple[str, re.Pattern[bytes]], ...]] = (
     ("an icon or cursor", re.compile(rb"\0\0[\x01\x02]\0")),
     ("a Photoshop document", re.compile(rb"8BPS")),
     ("a video", re.compile(rb"....ftyp|\x1a\x45\xdf\xa3|RIFF....AVI ", re.DOTALL)),
-    (
-        "an HTML page",
-        re.compile(rb"\s*(?:\xef\xbb\xbf)?\s*(?:<!--.*?-->\s*)?<(?:!doctype html|html|head|body)\b", re.DOTALL | re.IGNORECASE),
-    ),
 )
 _SNIFFED_BYTES: Final = 1024
 
@@ -88,3 +86,9 @@ def open_image(data: bytes) -> Image.Image:
         stage="probe",
         modality="image",
     )
+
+
+def tile_pixels(image: TiffImagePlugin.TiffImageFile) -> int:
+    """Returns the pixels of one tile of a TIFF; its decoder allocates a whole tile, however small the image is."""
+    width, height = (image.tag_v2.get(tag, 0) for tag in (ExifTags.Base.TileWidth, ExifTags.Base.TileLength))
+    return width * height if isinstance(width, int) and isinstance(height, int) else 0

@@ -1,0 +1,1 @@
+"""Conformance suites: written once, inherited by built-ins and plugins alike."""
