@@ -43,7 +43,7 @@ def convert_mode(image: Image.Image, mode: str, background: tuple[int, int, int]
     Grey of more than 8 bits is scaled to 8 bits. CMYK is taken as Pillow gives it.
 
     Raises:
-        MediaDecodeError: The file's own mode cannot be converted.
+        MediaDecodeError: A float pixel is not a number.
     """
     if image.mode == mode == "RGB" and "transparency" not in image.info:
         return image
@@ -51,14 +51,11 @@ def convert_mode(image: Image.Image, mode: str, background: tuple[int, int, int]
         image = _narrow_grey(image)
     elif image.mode == "La":
         image = _straighten_grey(image)
-    try:
-        if image.has_transparency_data:
-            image = image.convert("RGBA")
-            if mode != "RGBA":
-                image = _lay_on(image, background)
-        return image if image.mode == mode else image.convert(mode)
-    except (ValueError, OSError) as error:
-        raise MediaDecodeError(f"Images of the mode {image.mode} cannot be converted to {mode}.") from error
+    if image.has_transparency_data:
+        image = image.convert("RGBA")
+        if mode != "RGBA":
+            image = _lay_on(image, background)
+    return image if image.mode == mode else image.convert(mode)
 
 
 def pixels_of(image: Image.Image) -> ImagePixels:
