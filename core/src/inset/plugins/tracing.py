@@ -12,17 +12,21 @@ __all__ = ["trace_hooks"]
 
 
 def trace_hooks(manager: pluggy.PluginManager) -> None:
-    """Makes a manager print each hook call to standard error: the call, who implements it, what it gave or raised."""
+    """Makes a manager print each hook call that has an implementation: the call, who implements it, what it gave or raised."""
     manager.add_hookcall_monitoring(_before, _after)
 
 
 def _before(hook_name: str, methods: Sequence[pluggy.HookImpl], arguments: Mapping[str, Any]) -> None:
+    if not methods:
+        return
     _print(f"{hook_name}({', '.join(f'{name}={value!r}' for name, value in arguments.items())})")
     for method in methods:
         _print(f"  implemented by {method.plugin_name} in {method.function.__module__}")
 
 
-def _after(outcome: pluggy.Result[Any], hook_name: str, _: Sequence[pluggy.HookImpl], arguments: Mapping[str, Any]) -> None:
+def _after(outcome: pluggy.Result[Any], hook_name: str, methods: Sequence[pluggy.HookImpl], arguments: Mapping[str, Any]) -> None:
+    if not methods:
+        return
     if outcome.exception is not None:
         _print(f"  {hook_name} raised {outcome.exception!r}")
     elif "registry" in arguments:
