@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -8,18 +7,14 @@ import pytest
 
 from inset.config import PluginConfig
 from inset.plugins import PluginHost, PluginReport
-from inset.testing.plugin_site import PluginSite
+from inset.testing.plugin_site import PluginSite, open_plugin_site
 
 
 @pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PluginSite]:
-    """A folder of fake plugins on sys.path; what they import is forgotten afterwards."""
-    monkeypatch.syspath_prepend(tmp_path)
-    before = set(sys.modules)
-    yield PluginSite(tmp_path)
-    for name in set(sys.modules) - before:
-        if str(getattr(sys.modules[name], "__file__", None) or "").startswith(str(tmp_path)):
-            del sys.modules[name]
+def site(tmp_path: Path) -> Iterator[PluginSite]:
+    """A folder of fake plugins on sys.path."""
+    with open_plugin_site(tmp_path) as site:
+        yield site
 
 
 HostMaker = Callable[..., PluginHost]

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import importlib_metadata
 
-__all__ = ["HOOKIMPL", "PluginSite"]
+__all__ = ["HOOKIMPL", "PluginSite", "open_plugin_site"]
 
 HOOKIMPL: Final = "from inset import hookimpl\n"
 
@@ -55,7 +58,22 @@ class PluginSite:
         lines = ["Metadata-Version: 2.4", f"Name: {distribution}", f"Version: {version}", *(f"Requires-Dist: {line}" for line in requires)]
         (info / "METADATA").write_text("\n".join([*lines, "", "A plugin for tests."]), "utf-8")
         (info / "entry_points.txt").write_text(f"[inset]\n{name} = {package}.plugin\n", "utf-8")
+        importlib.invalidate_caches()
 
     def distributions(self) -> tuple[importlib_metadata.Distribution, ...]:
         """Returns what is installed in this folder and nowhere else."""
         return tuple(importlib_metadata.Distribution.discover(path=[str(self.folder)]))
+
+
+@contextmanager
+def open_plugin_site(folder: Path) -> Iterator[PluginSite]:
+    """Puts an empty folder at the front of ``sys.path``; on leaving, takes it away and forgets what was imported from it."""
+    sys.path.insert(0, str(folder))
+    importlib.invalidate_caches()
+    try:
+        yield PluginSite(folder)
+    finally:
+        sys.path.remove(str(folder))
+        for name, module in list(sys.modules.items()):
+            if str(getattr(module, "__file__", None) or "").startswith(str(folder)):
+                del sys.modules[name]

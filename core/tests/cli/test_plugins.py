@@ -1,0 +1,235 @@
+"""`inset plugins` over a folder of fake plugins beside what is installed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from inset import cli
+from inset.testing.plugin_site import PluginSite, open_plugin_site
+
+GOOD = """
+    @hookimpl
+    def register_models(registry):
+        registry.register("Good", adapter="collections:OrderedDict")
+
+    @hookimpl
+    def register_media_connectors(registry):
+        registry.register("s3", factory="collections:OrderedDict", schemes=("s3",))
+"""
+
+
+class Ended(NamedTuple):
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+Run = Callable[..., Ended]
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[PluginSite]:
+    with open_plugin_site(tmp_path) as site:
+        yield site
+
+
+@pytest.fixture
+def run(site: PluginSite, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs `inset plugins WORDS` in this process, with nothing of ours in the environment but what is given."""
+
+    def run_plugins(*words: str, **environment: str) -> Ended:
+        for name in [name for name in os.environ if name.startswith("INSET_")]:
+            monkeypatch.delenv(name)
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        capsys.readouterr()
+        status = cli.main(["plugins", *words])
+        return Ended(status, *capsys.readouterr())
+
+    return run_plugins
+
+
+def listed(run: Run, *words: str, **environment: str) -> dict[str, Any]:
+    ended = run("list", "--json", *words, **environment)
+    return {plugin["name"]: plugin for plugin in json.loads(ended.stdout)["plugins"]}
+
+
+def test_list_says_what_is_loaded_and_why_the_rest_is_not(site: PluginSite, run: Run) -> None:
+    site.install("good", code=GOOD)
+    site.install("raises", code="raise RuntimeError('out of cheese')")
+    site.install("exits", code="import os, sys\nsys.exit(0)")
+    site.install("clash-a", code=GOOD.replace("Good", "Clash").replace("s3", "clash"))
+    site.install("clash-b", code=GOOD.replace("Good", "clash").replace("s3", "other"))
+    ended = run("list")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    lines = {line.split()[0]: line for line in ended.stdout.splitlines() if not line.startswith(" ")}
+    assert "loaded" in lines["good"]
+    assert "model architecture: good" in lines["good"]
+    for name, says in (("raises", "RuntimeError: out of cheese"), ("exits", "SystemExit"), ("clash-a", "clash-b"), ("clash-b", "clash-a")):
+        assert "set aside" in lines[name]
+        assert says in ended.stdout
+
+
+def test_json_survives_a_plugin_that_prints(site: PluginSite, run: Run) -> None:
+    site.install("chatty", code="print('hello')" + GOOD.replace("\n    ", "\n"))
+    plugin = listed(run)["chatty"]
+    assert plugin["state"] == "loaded"
+    assert {"kind": "model architecture", "name": "good", "detail": ""} in plugin["provides"]
+    assert plugin["stage"] is None
+
+
+def test_json_of_a_failed_plugin_has_stage_and_error(site: PluginSite, run: Run) -> None:
+    site.install("other", requires=["inset>=9"])
+    plugin = listed(run)["other"]
+    assert (plugin["state"], plugin["stage"]) == ("set aside", "require")
+    assert "inset>=9" in plugin["error"]
+    assert "pip install --upgrade other" in plugin["hint"]
+
+
+@pytest.mark.parametrize(
+    ("words", "environment"),
+    [
+        (["--plugin", "good"], {}),
+        (["--plugin", "Good"], {"INSET_PLUGINS": "other"}),
+        ([], {"INSET_PLUGINS": "good"}),
+        (["--plugin", "good,inset"], {}),
+        (["--no-plugin", "other"], {"INSET_NO_PLUGINS": "good"}),
+    ],
+)
+def test_command_line_wins_over_the_environment(words: list[str], environment: dict[str, str], site: PluginSite, run: Run) -> None:
+    site.install("good", code=GOOD)
+    site.install("other", code="raise AssertionError('imported')")
+    plugins = listed(run, *words, **environment)
+    assert (plugins["good"]["state"], plugins["other"]["state"]) == ("loaded", "left out")
+
+
+def test_empty_environment_variable_leaves_the_built_ins_alone(site: PluginSite, run: Run) -> None:
+    site.install("good", code=GOOD)
+    states = {name: plugin["state"] for name, plugin in listed(run, INSET_PLUGINS="").items()}
+    assert states.pop("inset") == "loaded"
+    assert set(states.values()) == {"left out"}
+
+
+@pytest.mark.parametrize(
+    ("words", "environment", "says"),
+    [
+        (["--plugin", "raises"], {}, "'raises' of raises 1.0 cannot be loaded"),
+        (["--strict-plugins"], {}, "'raises' of raises 1.0 cannot be loaded"),
+        ([], {"INSET_STRICT_PLUGINS": "1"}, "'raises' of raises 1.0 cannot be loaded"),
+        (["--plugin", "absent"], {}, "There is no plugin 'absent'. Installed:"),
+    ],
+)
+def test_list_shows_everything_even_where_start_up_would_fail(
+    words: list[str], environment: dict[str, str], says: str, site: PluginSite, run: Run
+) -> None:
+    site.install("raises", code="raise RuntimeError('out of cheese')")
+    ended = run("list", *words, **environment)
+    assert ended.returncode == 1
+    assert ended.stdout.count("raises 1.0") == 1
+    assert ended.stderr.startswith("inset: With these options start-up fails.")
+    assert says in ended.stderr
+
+
+def test_trace_goes_to_standard_error_and_leaves_the_json_alone(site: PluginSite, run: Run) -> None:
+    site.install("good", code=GOOD)
+    ended = run("list", "--json", INSET_TRACE_HOOKS="1")
+    assert "good" in {plugin["name"] for plugin in json.loads(ended.stdout)["plugins"]}
+    assert "inset hook: register_models(" in ended.stderr
+
+
+def test_why_tells_what_a_plugin_provides_and_how_it_is_enabled(site: PluginSite, run: Run) -> None:
+    site.install("good", code=GOOD, distribution="Good-Stuff")
+    for name in ("good", "GOOD", "good_stuff"):
+        ended = run("why", name)
+        assert ended.returncode == 0
+        assert ended.stdout.startswith("good (Good-Stuff 1.0) is loaded.")
+        assert "media connector s3 (s3; enabled by --media-connector s3)" in ended.stdout
+
+
+def test_why_tells_the_stage_the_reason_and_what_to_do(site: PluginSite, run: Run) -> None:
+    site.install("lacking", code="import no_such_module_at_all")
+    said = run("why", "lacking").stdout
+    assert "is set aside" in said
+    assert "failed at the stage 'import'" in said
+    assert "Install what provides the module 'no_such_module_at_all'" in said
+
+
+@pytest.mark.parametrize("action", ["why", "check"])
+def test_unknown_name_is_2_and_lists_what_there_is(action: str, site: PluginSite, run: Run) -> None:
+    site.install("good", code=GOOD)
+    ended = run(action, "goood")
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "There is no plugin 'goood'. Installed: inset," in ended.stderr
+    assert "good" in ended.stderr
+
+
+def test_check_loads_every_part_and_tells_its_cost(site: PluginSite, run: Run) -> None:
+    site.install("good", code=GOOD)
+    ended = run("check", "good")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "model architecture good adapter: ok (" in ended.stdout
+    assert " ms, " in ended.stdout
+    assert ended.stdout.endswith("good: everything that it registers loads.\n")
+
+
+@pytest.mark.parametrize(
+    ("registers", "says"),
+    [
+        ("'Bad', adapter='no_such_module_at_all:Model'", "No module named 'no_such_module_at_all'"),
+        ("'Bad', adapter='collections:no_such_class'", "has no attribute 'no_such_class'"),
+        ("'Bad', adapter='sys:maxsize'", "must be a class or another callable, not int"),
+    ],
+)
+def test_check_fails_where_a_part_cannot_be_loaded(registers: str, says: str, site: PluginSite, run: Run) -> None:
+    site.install("bad", code=f"@hookimpl\ndef register_models(registry):\n    registry.register({registers})")
+    ended = run("check", "bad")
+    assert ended.returncode == 1
+    assert "model architecture bad adapter: FAILED:" in ended.stdout
+    assert says in ended.stdout
+    assert ended.stdout.endswith("bad: 1 of its parts failed.\n")
+
+
+def test_check_fails_for_a_plugin_that_is_set_aside(site: PluginSite, run: Run) -> None:
+    site.install("raises", code="raise RuntimeError('out of cheese')")
+    ended = run("check", "raises")
+    assert ended.returncode == 1
+    assert "out of cheese" in ended.stdout
+
+
+def test_check_reads_the_folder_of_a_shipped_checkpoint(site: PluginSite, run: Run) -> None:
+    site.install(
+        "ships", code="@hookimpl\ndef register_checkpoints(registry):\n    registry.register('tiny', package='ships', folder='tiny')"
+    )
+    assert "'tiny' is not a checkpoint folder" in run("check", "ships").stdout
+    (site.folder / "ships" / "tiny").mkdir()
+    (site.folder / "ships" / "tiny" / "config.json").write_text('{"model_type": "tiny", "architectures": ["Tiny"]}')
+    assert run("check", "ships").returncode == 0
+
+
+def test_listing_imports_nothing_heavy(site: PluginSite) -> None:
+    """The list is what people look at when something is broken, and what every script calls."""
+    for number in range(100):
+        site.install(f"fake-{number}", code=GOOD.replace("Good", f"Good{number}").replace("s3", f"s3x{number}"))
+    code = (
+        "import sys; from inset.cli import main; status = main(['plugins', 'list']);"
+        "heavy = {'torch', 'transformers', 'numpy', 'pydantic', 'aiohttp', 'av', 'PIL', 'soundfile', 'soxr', 'msgspec', 'zmq', 'asyncio'};"
+        "print(sorted(heavy & set(sys.modules)), file=sys.stderr); sys.exit(status)"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code],
+        env=dict(os.environ) | {"PYTHONPATH": str(site.folder)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (0, "[]\n")
+    assert ended.stdout.count("fake-") >= 100
