@@ -10,7 +10,7 @@ from inset.registry import load_object
 if TYPE_CHECKING:
     from inset.checkpoint import Checkpoint
     from inset.inputs import MediaIOFactory
-    from inset.registry import MediaConnectorRegistry
+    from inset.registry import MediaConnectorRegistry, ProcessorCacheRegistry
 
 MEDIA_IO: Final = {
     "image": "inset.media.image:ImageIO",
@@ -26,6 +26,18 @@ def register_media_connectors(registry: MediaConnectorRegistry) -> None:
     registry.register("data", factory="inset.media.data_url:DataUrlConnector", schemes=("data",))
     registry.register("file", factory="inset.media.local:FileConnector", schemes=("file",))
     registry.register("http", factory="inset.media.http:HttpConnector", schemes=("http", "https"))
+
+
+@hookimpl
+def register_processor_caches(registry: ProcessorCacheRegistry) -> None:
+    """Adds the types that need no further package; with several front ends only `processor_only` can be used."""
+    registry.register("lru", front="inset.cache.lru:LruCacheFront", engine="inset.cache.lru:LruCacheEngine")
+    registry.register(
+        "processor_only",
+        front="inset.cache.processor_only:ProcessorOnlyCacheFront",
+        engine="inset.cache.processor_only:ProcessorOnlyCacheEngine",
+        supports_multiple_fronts=True,
+    )
 
 
 @hookimpl
