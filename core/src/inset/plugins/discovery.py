@@ -81,7 +81,8 @@ def _read(distribution: importlib_metadata.Distribution) -> Iterator[Candidate]:
     try:
         metadata = distribution.metadata
         name, version = str(metadata["Name"]), str(metadata["Version"])
-        requires = tuple(distribution.requires or ())
+        # `requires` parses the metadata a second time; it is asked only for the old egg-info, which keeps requirements in another file.
+        requires = tuple(metadata.get_all("Requires-Dist") or distribution.requires or ())
         for entry in distribution.entry_points.select(group=GROUP):
             yield Candidate(normalize_name(entry.name), name, version, entry.value, requires)
     except (PluginContractError, LookupError, ValueError, TypeError, OSError) as error:
