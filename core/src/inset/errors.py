@@ -17,7 +17,8 @@ Leaf = cause, branch = whose fault it is and what a caller can do about it::
     │   ├── TooLargeError            413 a body or media over a byte, pixel or decoded-size cap
     │   └── MediaError               422 media that cannot be had
     │       ├── MediaFetchError      422 not fetched
-    │       │   └── MediaTimeoutError 422 not fetched within the total deadline
+    │       │   ├── MediaTimeoutError 422 not fetched within the total deadline
+    │       │   └── TransientFetchError 422 not fetched this time; the core tries again
     │       └── MediaDecodeError     422 fetched, but it is not media, or it is damaged
     ├── ServerError                      nothing the caller sent is wrong
     │   ├── OverloadedError          503 one of our own limits is reached; come again
@@ -67,6 +68,7 @@ __all__ = [
     "PromptTooLongError",
     "ServerError",
     "TooLargeError",
+    "TransientFetchError",
     "UnknownNameError",
     "UuidConflictError",
 ]
@@ -230,6 +232,18 @@ class MediaTimeoutError(MediaFetchError):
     """Media did not arrive within the total deadline of its modality."""
 
     default_code = "media_timeout"
+
+
+class TransientFetchError(MediaFetchError):
+    """Media was not fetched this time, but another attempt may succeed; connectors raise it, and the core tries again.
+
+    Attributes:
+        retry_after_seconds: How long the far side asked to be left alone, in seconds, where it said so.
+    """
+
+    def __init__(self, message: str, *, retry_after_seconds: float | None = None, stage: str | None = "fetch") -> None:
+        super().__init__(message, stage=stage)
+        self.retry_after_seconds = retry_after_seconds
 
 
 class MediaDecodeError(MediaError):

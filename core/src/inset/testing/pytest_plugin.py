@@ -1,1 +1,57 @@
-"""The pytest plugin that comes with Inset: fixtures for authors of plugins."""
+"""Fixtures for the tests of Inset and of its plugins; pytest loads this module by itself, and nothing happens until a test asks.
+
+- `media_server`: an HTTP server on the loopback interface that misbehaves on demand;
+- `network_block`: no connection leaves the machine while the test runs; `network_block_session` does so for a whole run, for a
+  conftest.py to ask for;
+- `plugin_host_without_discovery`: the core's built-ins alone, whatever else is installed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from inset.plugins import PluginHost
+    from inset.testing.media_server import MediaServer
+
+__all__ = ["media_server", "network_block", "network_block_session", "plugin_host_without_discovery"]
+
+# Everything else is imported inside the fixtures: this module is loaded for each pytest run of everyone who has Inset installed.
+
+
+@pytest.fixture
+def media_server() -> Iterator[MediaServer]:
+    """A server for scripted replies, started and stopped with the test."""
+    from inset.testing.media_server import MediaServer
+
+    with MediaServer() as server:
+        yield server
+
+
+@pytest.fixture
+def network_block() -> Iterator[None]:
+    """Refuses connections and look-ups that leave the machine, for one test."""
+    from inset.testing.network_block import loopback_only
+
+    with loopback_only():
+        yield
+
+
+@pytest.fixture(scope="session")
+def network_block_session() -> Iterator[None]:
+    """Refuses connections and look-ups that leave the machine, for the whole run."""
+    from inset.testing.network_block import loopback_only
+
+    with loopback_only():
+        yield
+
+
+@pytest.fixture
+def plugin_host_without_discovery() -> PluginHost:
+    """A host that looks at no installed package and has the built-ins alone."""
+    from inset.plugins import PluginHost
+
+    return PluginHost(distributions=())

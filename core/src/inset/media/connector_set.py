@@ -1,0 +1,121 @@
+"""Which connectors serve: chosen by the operator, dispatched by scheme, opened on first use."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from inset.config import MediaConfig
+from inset.errors import ConfigError, InvariantError, MediaPolicyError, PluginContractError
+from inset.media.connector import MediaConnector
+from inset.media.url import MediaUrl
+from inset.registry import MediaConnectorRegistry, load_object, normalize_name
+
+__all__ = ["ConnectorSet"]
+
+_log = logging.getLogger(__name__)
+
+_ALWAYS = ("data", "http")
+
+
+class ConnectorSet:
+    """Scheme -> connector, for one core."""
+
+    def __init__(self, connectors: Iterable[MediaConnector]) -> None:
+        """Takes connectors in order of rank: of two for one scheme, the first serves it."""
+        self._by_scheme: dict[str, MediaConnector] = {}
+        self._opened: set[MediaConnector] = set()
+        self._lock = asyncio.Lock()
+        self.connectors = tuple(dict.fromkeys(connectors))
+        for connector in self.connectors:
+            for scheme in connector.schemes:
+                self._by_scheme.setdefault(scheme, connector)
+
+    @classmethod
+    def build(cls, registry: MediaConnectorRegistry, config: MediaConfig) -> ConnectorSet:
+        """Makes the connectors that the operator named, and those that serve without being named: data, http and, where a folder is
+        allowed, file. A named one wins over one that was not named.
+
+        Raises:
+            ConfigError: Two named connectors serve one scheme, or options do not fit.
+            UnknownNameError: A name that no plugin provides.
+            PluginContractError: A factory gives something else than a connector for its schemes.
+        """
+        named = tuple(dict.fromkeys(normalize_name(name) for name in config.media_connectors))
+        _refuse_clashes(registry, named)
+        local = ("file",) if config.allowed_local_media_path is not None else ()
+        names = tuple(dict.fromkeys((*named, *_ALWAYS, *local)))
+        options = {normalize_name(name): value for name, value in config.media_connector_options.items()}
+        if unused := options.keys() - set(names):
+            raise ConfigError(f"--media-connector-options has options for {', '.join(sorted(unused))}; name it in --media-connectors.")
+        return cls(_make(registry, name, options.get(name, {})) for name in names)
+
+    def find(self, url: MediaUrl) -> MediaConnector:
+        """Returns the connector for a URL.
+
+        Raises:
+            MediaPolicyError: None serves its scheme.
+        """
+        connector = self._by_scheme.get(url.scheme)
+        if connector is not None:
+            return connector
+        if url.scheme == "file":
+            raise MediaPolicyError("Cannot load local files without --allowed-local-media-path.", stage="fetch")
+        served = ", ".join(f"{scheme}:" for scheme in sorted(self._by_scheme))
+        message = f"No media connector serves {url.scheme}: URLs; served are {served}. The operator enables one with --media-connectors."
+        raise MediaPolicyError(message, stage="fetch")
+
+    async def ensure_open(self, connector: MediaConnector) -> None:
+        """Opens a connector before its first use; on the media loop.
+
+        Raises:
+            InvariantError: It cannot be opened; the next use tries again.
+        """
+        if connector in self._opened:
+            return
+        async with self._lock:
+            if connector in self._opened:
+                return
+            try:
+                await connector.aopen()
+            except Exception as error:
+                raise InvariantError(f"The connector {type(connector).__name__} cannot be opened ({type(error).__name__}).") from error
+            self._opened.add(connector)
+
+    async def aclose(self) -> None:
+        """Closes what was opened; on the media loop. A connector that fails to close holds up no other."""
+        for connector in self._opened:
+            try:
+                await connector.aclose()
+            except Exception as error:
+                _log.warning("The connector %s could not be closed: %s.", type(connector).__name__, type(error).__name__)
+        self._opened.clear()
+
+
+def _refuse_clashes(registry: MediaConnectorRegistry, named: Iterable[str]) -> None:
+    by_scheme: dict[str, str] = {}
+    for name in named:
+        for scheme in registry.get(name).schemes:
+            other = by_scheme.setdefault(scheme, name)
+            if other != name:
+                raise ConfigError(f"The media connectors {other!r} and {name!r} both serve {scheme}: URLs; name one of them alone.")
+
+
+def _make(registry: MediaConnectorRegistry, name: str, options: Mapping[str, Any]) -> MediaConnector:
+    registration = registry.get(name)
+    factory = load_object(registration.factory)
+    if not callable(factory):
+        raise PluginContractError(f"The factory of the media connector {name!r} cannot be called.")
+    try:
+        connector = factory(**options)
+    except TypeError as error:
+        raise ConfigError(f"The media connector {name!r} does not take these --media-connector-options: {error}.") from error
+    if not isinstance(connector, MediaConnector):
+        raise PluginContractError(f"The factory of the media connector {name!r} gave a {type(connector).__name__}, not a MediaConnector.")
+    if set(connector.schemes) != set(registration.schemes):
+        raise PluginContractError(f"The media connector {name!r} serves {connector.schemes}, but is registered for {registration.schemes}.")
+    if registration.dials_itself:
+        _log.warning("The media connector %s opens connections by itself: address and redirect rules do not hold for it.", name)
+    return connector

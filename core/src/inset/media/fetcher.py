@@ -1,0 +1,206 @@
+"""Fetches media for a core: dispatch by scheme, policy, limits, attempts, single-flight, download cache."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Final, NamedTuple, Self, TypeVar
+
+from inset.config import MediaConfig
+from inset.errors import InsetError, InvariantError, MediaTimeoutError
+from inset.media.attempts import FetchTimes, download
+from inset.media.budget import RequestBudget
+from inset.media.connector import ConnectorContext, FetchSurface, MediaConnector
+from inset.media.connector_set import ConnectorSet
+from inset.media.download_cache import DownloadCache, Payload
+from inset.media.executor import MediaExecutor
+from inset.media.gather import gather_or_cancel
+from inset.media.http import HttpClient, Resolve, look_up
+from inset.media.io import MediaIO
+from inset.media.media_loop import MediaLoop
+from inset.media.policy import MediaPolicy
+from inset.media.ref import MediaRef
+from inset.media.single_flight import SingleFlight
+from inset.media.stream import FetchLimits
+from inset.media.url import MediaUrl
+from inset.registry import MediaConnectorRegistry
+
+__all__ = ["FetchItem", "MediaFetcher"]
+
+T = TypeVar("T")
+
+GRACE_SECONDS: Final = 2.0
+"""How much longer than the deadline a caller waits for the media loop, which a careless connector may have blocked."""
+
+
+class FetchItem(NamedTuple):
+    """One item of a request.
+
+    Attributes:
+        url: Where it is.
+        media_ios: Its decoders; the first one's modality decides the time-outs and stands in errors.
+    """
+
+    url: str
+    media_ios: tuple[MediaIO[Any], ...]
+
+
+class MediaFetcher(FetchSurface):
+    """The connectors of one core with everything that holds for all of them.
+
+    Owns one thread for its event loop, its connectors, and its executor unless one is lent. Callers of any thread and any loop may use it.
+    """
+
+    def __init__(
+        self,
+        connectors: ConnectorSet | Iterable[MediaConnector],
+        config: MediaConfig,
+        *,
+        executor: MediaExecutor | None = None,
+        resolve: Resolve = look_up,
+    ) -> None:
+        """Takes connectors; they belong to this fetcher from now on.
+
+        Args:
+            connectors: Of two for one scheme, the first serves it.
+            config: The media options.
+            executor: Runs probes and digests; one is made, and closed with the fetcher, when None.
+            resolve: Looks up the hosts of the core's HTTP client.
+
+        Raises:
+            ConfigError: A host in the options is not valid.
+        """
+        self.config = config
+        self._connectors = connectors if isinstance(connectors, ConnectorSet) else ConnectorSet(connectors)
+        self._policy = MediaPolicy(config)
+        self._http = HttpClient(self._policy, resolve=resolve)
+        self._lent_executor = executor
+        self._executor = executor or MediaExecutor(image_threads=config.image_threads, video_threads=config.video_threads)
+        self._cache = DownloadCache.from_config(config)
+        self._flights: SingleFlight[Payload] = SingleFlight()
+        self._loop = MediaLoop()
+        context = ConnectorContext(config, self._policy, self._http)
+        for connector in self._connectors.connectors:
+            connector.attach(context, self)
+
+    @classmethod
+    def build(cls, registry: MediaConnectorRegistry, config: MediaConfig, *, executor: MediaExecutor | None = None) -> MediaFetcher:
+        """Makes a fetcher with the connectors that the options name; see `ConnectorSet.build`."""
+        return cls(ConnectorSet.build(registry, config), config, executor=executor)
+
+    def run(self, url: str, media_ios: Sequence[MediaIO[Any]], modality: str, budget: RequestBudget | None) -> tuple[MediaRef[Any], ...]:
+        """Fetches once, for one or several decoders, and blocks; see `FetchSurface` for the errors."""
+        if self._loop.is_current():
+            raise InvariantError("A connector must await the asynchronous form of a fetch, not block the media loop with the other one.")
+        with _located(modality):
+            future = self._loop.submit(self._download(url, media_ios, modality, budget))
+            try:
+                payload = future.result(self._patience(modality))
+            except concurrent.futures.TimeoutError:
+                raise _too_late(modality) from None
+            finally:
+                future.cancel()
+            return self._executor.submit(modality, partial(self._make_refs, media_ios, payload)).result()
+
+    async def run_async(
+        self, url: str, media_ios: Sequence[MediaIO[Any]], modality: str, budget: RequestBudget | None
+    ) -> tuple[MediaRef[Any], ...]:
+        """Fetches once, for one or several decoders; see `FetchSurface` for the errors. Cancelling it cancels the fetch."""
+        with _located(modality):
+            future = asyncio.wrap_future(self._loop.submit(self._download(url, media_ios, modality, budget)))
+            try:
+                payload = await asyncio.wait_for(future, self._patience(modality))
+            except TimeoutError:
+                raise _too_late(modality) from None
+            return await asyncio.wrap_future(self._executor.submit(modality, partial(self._make_refs, media_ios, payload)))
+
+    async def fetch_all_async(self, items: Sequence[FetchItem], *, budget: RequestBudget | None = None) -> list[tuple[MediaRef[Any], ...]]:
+        """Fetches the items of a request at the same time; the first that fails cancels the others.
+
+        Returns:
+            For each item its references, one per decoder, in order.
+
+        Raises:
+            ClientError: What the first failing item raised, with its modality and its position among the items of that modality.
+        """
+        counts: dict[str, int] = {}
+        fetches = []
+        for item in items:
+            modality = item.media_ios[0].modality
+            fetches.append(self._fetch_item(item, modality, counts.get(modality, 0), budget))
+            counts[modality] = counts.get(modality, 0) + 1
+        return await gather_or_cancel(fetches)
+
+    async def _fetch_item(self, item: FetchItem, modality: str, index: int, budget: RequestBudget | None) -> tuple[MediaRef[Any], ...]:
+        try:
+            return await self.run_async(item.url, item.media_ios, modality, budget)
+        except InsetError as error:
+            error.locate(item_index=index)
+            raise
+
+    def discard(self, ref: MediaRef[Any]) -> None:
+        """Drops an item from the download cache because it failed to decode; call it while the reference still holds its bytes."""
+        if self._cache is not None and ref.data:
+            self._cache.drop(ref.data)
+
+    def close(self) -> None:
+        """Cancels what runs and closes connectors, connections and threads; may be called again."""
+        self._loop.close(self._aclose)
+        if self._lent_executor is None:
+            self._executor.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def _get_fetcher(self) -> MediaFetcher:
+        return self
+
+    def _patience(self, modality: str) -> float:
+        return FetchTimes.of(self.config, modality).deadline_seconds + GRACE_SECONDS
+
+    async def _download(self, text: str, media_ios: Sequence[MediaIO[Any]], modality: str, budget: RequestBudget | None) -> Payload:
+        url = MediaUrl.parse(text)
+        connector = self._connectors.find(url)
+        self._policy.check_host(url)
+        max_bytes = min([self.config.max_item_download_bytes, *(io.get_max_bytes() for io in media_ios)])
+        times = FetchTimes.of(self.config, modality)
+
+        async def fetch(on_progress: Callable[[int], None]) -> Payload:
+            await self._connectors.ensure_open(connector)
+            limits = FetchLimits(max_bytes=max_bytes, timeout_seconds=times.timeout_seconds)
+            return await download(connector, url, limits, times=times, cache=self._cache, on_progress=on_progress)
+
+        key = (url.text, modality, max_bytes) if connector.is_shared else object()
+        return await self._flights.join(key, fetch, budget=budget)
+
+    def _make_refs(self, media_ios: Sequence[MediaIO[Any]], payload: Payload) -> tuple[MediaRef[Any], ...]:
+        try:
+            refs = tuple(io.load_bytes_ref(payload.data) for io in media_ios)
+        except BaseException:
+            payload.drop()
+            raise
+        payload.store()
+        return refs
+
+    async def _aclose(self) -> None:
+        await self._connectors.aclose()
+        await self._http.aclose()
+
+
+@contextmanager
+def _located(modality: str) -> Iterator[None]:
+    try:
+        yield
+    except InsetError as error:
+        error.locate(stage="fetch", modality=modality)
+        raise
+
+
+def _too_late(modality: str) -> MediaTimeoutError:
+    return MediaTimeoutError(f"The {modality} did not arrive within its deadline.")
