@@ -141,6 +141,11 @@ class MediaFetcher(FetchSurface):
             error.locate(item_index=index)
             raise
 
+    @property
+    def num_waiting(self) -> int:
+        """How many callers wait for bytes at this moment."""
+        return self._flights.num_waiting
+
     def discard(self, ref: MediaRef[Any]) -> None:
         """Drops an item from the download cache because it failed to decode; call it while the reference still holds its bytes."""
         if self._cache is not None and ref.data:

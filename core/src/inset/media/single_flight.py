@@ -85,6 +85,11 @@ class SingleFlight(Generic[T]):
     def __init__(self) -> None:
         self._flights: dict[Hashable, _Flight[T]] = {}
 
+    @property
+    def num_waiting(self) -> int:
+        """How many callers wait; may be read from any thread."""
+        return sum(len(flight.participants) for flight in tuple(self._flights.values()))
+
     async def join(self, key: Hashable, fetch: Callable[[Callable[[int], None]], Awaitable[T]], *, budget: Charge | None = None) -> T:
         """Returns what `fetch` returns, which is started unless a flight of this key is under way.
 

@@ -84,7 +84,8 @@ class ByteStream:
 
 async def no_chunks() -> AsyncIterator[bytes]:
     """Gives nothing: the chunks of a stream that is unchanged."""
-    for chunk in ():
+    nothing: tuple[bytes, ...] = ()
+    for chunk in nothing:
         yield chunk
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from inset.config import MediaConfig
 from inset.errors import MediaDecodeError
 from inset.identity import DecodeSpec
 from inset.media.header import MediaHeader
 from inset.media.io import MediaIO
 
-__all__ = ["EncodedBytesIO"]
+__all__ = ["EncodedAudioIO", "EncodedBytesIO", "EncodedVideoIO"]
 
 
 class EncodedBytesIO(MediaIO[bytes]):
@@ -19,16 +21,16 @@ class EncodedBytesIO(MediaIO[bytes]):
         num_decodes: How often bytes were decoded.
     """
 
-    def __init__(self, modality: str = "image", *, max_bytes: int | None = None, setting: str = "") -> None:
+    modality: ClassVar[str] = "image"
+
+    def __init__(self, *, max_bytes: int | None = None, setting: str = "") -> None:
         """Makes a decoder.
 
         Args:
-            modality: ``image``, ``video`` or ``audio``.
             max_bytes: Its cap; the default of the options when None.
             setting: Part of the decode spec, so that decoders can be told apart by the keys that they give.
         """
         super().__init__(MediaConfig())
-        self.modality = modality
         self.num_probes = 0
         self.num_decodes = 0
         self._max_bytes = max_bytes
@@ -53,3 +55,15 @@ class EncodedBytesIO(MediaIO[bytes]):
         """Returns the bytes."""
         self.num_decodes += 1
         return data
+
+
+class EncodedVideoIO(EncodedBytesIO):
+    """The same under the name of a video."""
+
+    modality: ClassVar[str] = "video"
+
+
+class EncodedAudioIO(EncodedBytesIO):
+    """The same under the name of audio."""
+
+    modality: ClassVar[str] = "audio"
