@@ -63,6 +63,11 @@ class Tokenizer:
         return tokenizer
 
     @property
+    def backend(self) -> tokenizers.Tokenizer:
+        """The instance that knows the added tokens, for decoding streams; nobody may change it."""
+        return self._full
+
+    @property
     def vocab_size(self) -> int:
         """Number of tokens, added ones included."""
         return int(self._full.get_vocab_size(with_added_tokens=True))

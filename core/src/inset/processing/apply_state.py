@@ -1,0 +1,279 @@
+"""What a request carries between the phases of processing, and who frees it."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Protocol, Self, TypeVar
+
+from inset.cache.base import ItemToCommit, ProcessedItem
+from inset.errors import InsetError, InvariantError, OverloadedError
+
+if TYPE_CHECKING:
+    from inset.cache.base import CacheTransaction, CommittedItem, Flight, ProcessorCacheFront
+    from inset.inputs import ItemPlan
+    from inset.processing.inputs import ProcessorInputs
+    from inset.processing.item_state import ItemState
+    from inset.processing.items import ModalityDataItems
+    from inset.processing.matching import ExpandedPrompt
+
+__all__ = ["ItemWorker", "MediaPool", "MultiModalApplyState"]
+
+T = TypeVar("T")
+
+_MAX_WAIT_SECONDS: Final = 600.0
+"""Longest wait for another request that processes the same item."""
+
+
+class MediaPool(Protocol):
+    """Where decoding and materialising run, as `inset.media.executor.MediaExecutor` does."""
+
+    def submit(self, modality: str, work: Callable[[], T], /) -> Future[T]:
+        """Runs work in the lane of a modality."""
+
+
+class ItemWorker(Protocol):
+    """What the media pool does for one item."""
+
+    def reserve(self, item: ItemState) -> AbstractContextManager[object]:
+        """Sets memory aside for the work; what does not fit concerns this request alone."""
+
+    def process(self, item: ItemState) -> ProcessedItem:
+        """Decodes and materialises; what goes wrong lies in the item."""
+
+
+class MultiModalApplyState:
+    """One request between `apply_phase1` and the moment when the engine has it; a context manager that owns the forked references.
+
+    Phases and waits of one state run one after another, in any threads. Closing waits for work that runs, then releases everything; until
+    then a request can be processed again (`MultiModalProcessor.restart`), because references keep their bytes.
+
+    Attributes:
+        inputs: The request.
+        items: Every item in the order of modalities and positions.
+        mm_items: Modality -> parsed items.
+        prompt_token_ids: Token ids with unexpanded placeholders.
+        expanded: The prompt as planned; final after phase 2.
+
+    Source: the two-phase apply of lazy media decode.
+    """
+
+    def __init__(
+        self,
+        inputs: ProcessorInputs,
+        *,
+        mm_items: Mapping[str, ModalityDataItems],
+        items: Sequence[ItemState],
+        prompt_token_ids: Sequence[int],
+        pool: MediaPool,
+        worker: ItemWorker,
+    ) -> None:
+        self.inputs = inputs
+        self.mm_items = mm_items
+        self.items = items
+        self.prompt_token_ids = prompt_token_ids
+        self.expanded: ExpandedPrompt | None = None
+        self._pool = pool
+        self._worker = worker
+        self._transaction: CacheTransaction | None = None
+        self._flights: dict[bytes, Flight] = {}
+        self._jobs: dict[bytes, Future[ProcessedItem]] = {}
+        self._on_close: list[Callable[[], None]] = []
+
+    @property
+    def plans(self) -> dict[str, list[ItemPlan]]:
+        """Modality -> plan per item, in request order."""
+        plans: dict[str, list[ItemPlan]] = {modality: [] for modality in self.mm_items}
+        for item in self.items:
+            if item.plan is None:
+                raise InvariantError(f"{item.modality} {item.original_index} has no plan yet.")
+            plans[item.modality].append(item.plan)
+        return plans
+
+    @property
+    def num_prompt_tokens(self) -> int:
+        """Length of the prompt with its placeholders, in tokens; an upper bound until phase 2 where a plan is not exact."""
+        return len(self.prompt_token_ids) if self.expanded is None else len(self.expanded.token_ids)
+
+    def on_close(self, release: Callable[[], None]) -> None:
+        """Has something released when the state closes."""
+        self._on_close.append(release)
+
+    def begin(self, cache: ProcessorCacheFront | None) -> CacheTransaction | None:
+        """Opens a transaction, in place of the one before, and looks up every item whose name is known."""
+        self._end_work()
+        self._transaction = None if cache is None else cache.begin()
+        for item in self.items:
+            item.is_cached = False
+            if item.mm_hash:
+                self.look_up(item)
+        return self._transaction
+
+    def look_up(self, item: ItemState) -> bool:
+        """Returns whether the cache has an item, and pins it then."""
+        plan = None if self._transaction is None else self._transaction.look_up(item.mm_hash)
+        if plan is not None:
+            item.plan, item.is_cached = plan, True
+        return plan is not None
+
+    def submit(self) -> None:
+        """Submits the work that this request leads; joins none of it."""
+        for item in self.items:
+            if item.is_cached or item.processed is not None or item.mm_hash in self._jobs or item.mm_hash in self._flights:
+                continue
+            flight = None if self._transaction is None else self._transaction.join_flight(item.mm_hash)
+            if flight is not None:
+                self._flights[item.mm_hash] = flight
+            elif self._transaction is not None and self.look_up(item):  # cached since it was looked up
+                continue
+            if flight is None or flight.is_leader:
+                self._submit(item)
+
+    def wait_decodes(self) -> None:
+        """Waits until every item is there; does all of the waiting before it raises.
+
+        Raises:
+            InsetError: The first failure in request order, with modality and item index.
+        """
+        wait(self._jobs.values())
+        self._collect()
+        for item, flight in self._followed():
+            with _Located(item):
+                processed = flight.wait(_MAX_WAIT_SECONDS)
+            if processed is None:  # its leader is gone, and we are next
+                wait([self._submit(item)])
+            self._keep(item, processed)
+
+    async def wait_decodes_async(self) -> None:
+        """The same without blocking the event loop. A caller that is cancelled still waits for work that runs, then is cancelled.
+
+        Raises:
+            InsetError: The first failure in request order, with modality and item index.
+        """
+        await _drain(self._jobs.values())
+        self._collect()
+        for item, flight in self._followed():
+            with _Located(item):
+                processed = await flight.wait_async(_MAX_WAIT_SECONDS)
+            if processed is None:
+                await _drain([self._submit(item)])
+            self._keep(item, processed)
+
+    def commit(self) -> Sequence[CommittedItem] | None:
+        """Hands the items to the cache, which closes the transaction; returns None where there is no cache."""
+        if self._transaction is None:
+            return None
+        to_commit = [ItemToCommit(item.mm_hash, None if item.is_cached else item.processed) for item in self.items]
+        return self._transaction.commit(self.inputs.request_id, to_commit)
+
+    def close(self) -> None:
+        """Waits for work that runs, then releases references, pins and flights; idempotent."""
+        self._end_work()
+        for release in self._on_close:
+            release()
+        self._on_close.clear()
+
+    def _end_work(self) -> None:
+        for job in self._jobs.values():
+            job.cancel()
+        wait(self._jobs.values())
+        self._jobs.clear()
+        self._flights.clear()
+        if self._transaction is not None:
+            self._transaction.close()
+
+    def _submit(self, item: ItemState) -> Future[ProcessedItem]:
+        flight = self._flights.get(item.mm_hash)
+        job = self._pool.submit(item.modality, lambda: _lead(flight, self._worker, item))
+        self._jobs[item.mm_hash] = job
+        return job
+
+    def _followed(self) -> Iterator[tuple[ItemState, Flight]]:
+        """The items that other requests process, once each."""
+        for item in self.items:
+            if item.mm_hash in self._flights and item.mm_hash not in self._jobs and item.processed is None:
+                yield item, self._flights[item.mm_hash]
+
+    def _keep(self, item: ItemState, processed: ProcessedItem | None) -> None:
+        if processed is None:
+            self._collect()
+            return
+        for other in self.items:
+            if other.mm_hash == item.mm_hash:
+                other.processed = processed
+
+    def _collect(self) -> None:
+        for item in self.items:
+            job = self._jobs.get(item.mm_hash)
+            if job is not None:
+                with _Located(item):
+                    item.processed = job.result(timeout=0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+class _Located:
+    """Notes the item in an error that passes through."""
+
+    def __init__(self, item: ItemState) -> None:
+        self._item = item
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, InsetError):
+            self._item.locate(error, "decode")
+        elif isinstance(error, TimeoutError):
+            raise OverloadedError(
+                f"Another request has been processing the same {self._item.modality} for {_MAX_WAIT_SECONDS:.0f} seconds.", stage="decode"
+            ) from error
+
+
+def _lead(flight: Flight | None, worker: ItemWorker, item: ItemState) -> ProcessedItem:
+    """Processes an item for everyone who wants it; runs in the media pool."""
+    try:
+        with worker.reserve(item):
+            try:
+                processed = worker.process(item)
+            except OverloadedError:
+                raise
+            except InsetError as error:
+                if flight is not None:
+                    flight.fail(copy.copy(error))  # each request notes its own position in it
+                raise
+    except BaseException:
+        if flight is not None:
+            flight.leave()  # what is wrong lies with this request or this moment, and does not concern the others
+        raise
+    if flight is not None:
+        flight.complete(processed)
+    return processed
+
+
+async def _drain(jobs: Iterable[Future[ProcessedItem]]) -> None:
+    """Waits for all jobs, also while the caller is being cancelled: until they end, threads still read the bytes."""
+    jobs = list(jobs)
+    pending = {asyncio.wrap_future(job) for job in jobs}
+    cancelled: asyncio.CancelledError | None = None
+    while pending:
+        try:
+            done, pending = await asyncio.wait(pending)
+        except asyncio.CancelledError as error:
+            cancelled = error
+            for job in jobs:
+                job.cancel()
+            continue
+        for future in done:
+            if not future.cancelled():
+                future.exception()  # read here, raised by the job itself
+    if cancelled is not None:
+        raise cancelled

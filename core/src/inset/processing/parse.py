@@ -1,0 +1,161 @@
+"""Brings the media of a request into one form, without decoding what was fetched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from inset.errors import InvalidRequestError
+from inset.inputs import MODALITIES
+from inset.media.decoded import AudioSamples, VideoFrames
+from inset.media.ref import MediaRef
+from inset.processing.embedding_items import DictEmbeddingItems, EmbeddingItems, check_embeds
+from inset.processing.given_media import audio_samples, image_header, is_pil_image, to_array, video_frames
+from inset.processing.items import AudioProcessorItems, ImageProcessorItems, MediaItems, ModalityDataItems, VideoProcessorItems
+
+if TYPE_CHECKING:
+    from inset.media.io import MediaIO
+
+__all__ = ["ParseOptions", "parse_mm_data"]
+
+_EMBEDS: Final = "_embeds"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParseOptions:
+    """What parsing needs to know about the model.
+
+    Attributes:
+        get_media_io: Modality -> decoder, for encoded bytes that are handed over directly.
+        embed_size: Width of one embedding.
+        video_needs_metadata: `VideoProcessorItems.get` shows the metadata beside the frames.
+    """
+
+    get_media_io: Callable[[str], MediaIO[Any]]
+    embed_size: int
+    video_needs_metadata: bool = False
+
+
+def parse_mm_data(mm_data: Mapping[str, object], options: ParseOptions) -> dict[str, ModalityDataItems]:
+    """Returns modality -> items.
+
+    References are forked: the items own the forks, and the caller's references stay usable.
+
+    Args:
+        mm_data: Modality -> one item or a list of items: a `MediaRef`, encoded bytes, decoded media, embeddings, or None where the
+            client gave only a uuid. ``image_embeds`` and its like name embeddings too, as a list, as one array or as a mapping of fields.
+        options: What the model needs.
+
+    Raises:
+        InvalidRequestError: A modality is unknown, or an item is nothing that is accepted; its index is named.
+    """
+    parsed: dict[str, ModalityDataItems] = {}
+    for name, given in mm_data.items():
+        modality = name.removesuffix(_EMBEDS)
+        if modality not in MODALITIES:
+            raise InvalidRequestError(f"Unknown modality {name!r} in multi_modal_data; known are {', '.join(MODALITIES)}.", stage="parse")
+        if given is None or (isinstance(given, list | tuple) and not given):
+            continue
+        if modality in parsed:
+            raise InvalidRequestError(f"Give {modality}s either as media or as embeddings, not both.", stage="parse", modality=modality)
+        if name != modality or isinstance(given, Mapping) or _is_embeddings(given):
+            parsed[modality] = _parse_embeddings(modality, given, options)
+        else:
+            parsed[modality] = _parse_media(modality, given, options)
+    return parsed
+
+
+def _parse_media(modality: str, given: object, options: ParseOptions) -> MediaItems[Any]:
+    items = []
+    for index, item in enumerate(_split(modality, given)):
+        try:
+            items.append(_prepare(modality, item, options))
+        except InvalidRequestError as error:
+            raise error.locate(stage="parse", modality=modality, item_index=index) from error.__cause__
+    if modality == "image":
+        return ImageProcessorItems(items)
+    if modality == "video":
+        return VideoProcessorItems(items, needs_metadata=options.video_needs_metadata)
+    return AudioProcessorItems(items)
+
+
+def _split(modality: str, given: object) -> Sequence[object]:
+    """The items of one modality, also where a single one was given without a list."""
+    if isinstance(given, list):
+        # One video may itself be a list of images.
+        return [given] if modality == "video" and all(is_pil_image(item) for item in given) else given
+    if isinstance(given, tuple):
+        is_pair = len(given) == 2 and isinstance(given[1], Mapping | int | float)
+        return [given] if is_pair else given
+    array = to_array(given)
+    if array is not None and array.ndim == {"image": 4, "video": 5, "audio": 0}[modality]:
+        return list(array)
+    return [given]
+
+
+def _prepare(modality: str, item: object, options: ParseOptions) -> object:
+    """One item as it is stored; checked as far as that needs no decoding."""
+    if item is None:
+        return None
+    if isinstance(item, bytes | bytearray | memoryview):
+        return options.get_media_io(modality).load_bytes_ref(bytes(item))
+    if isinstance(item, MediaRef):
+        if item.header.modality != modality:
+            raise InvalidRequestError(f"This item is {item.header.modality}, and was given as {modality}.")
+        return item.fork()
+    if modality == "image":
+        if isinstance(item, VideoFrames | AudioSamples):
+            raise InvalidRequestError(f"A {type(item).__name__} is not an image.")
+        image_header(item)
+        return item
+    return video_frames(item) if modality == "video" else audio_samples(item)
+
+
+def _is_embeddings(given: object) -> bool:
+    """Whether this is an array of floats, or a list of such: media come as uint8, or as samples with their rate."""
+    import numpy as np
+
+    if isinstance(given, list):
+        return bool(given) and all(_is_embeddings(item) for item in given)
+    array = to_array(given)
+    return array is not None and array.ndim in (2, 3) and np.issubdtype(array.dtype, np.floating)
+
+
+def _parse_embeddings(modality: str, given: object, options: ParseOptions) -> ModalityDataItems:
+    name = modality + _EMBEDS
+    if not isinstance(given, Mapping):
+        return EmbeddingItems(_parse_embeds(modality, given, options), modality=modality)
+    if name not in given:
+        raise InvalidRequestError(
+            f"A mapping of {modality} fields must have {name!r}; it has {', '.join(map(repr, given)) or 'none'}.",
+            stage="parse",
+            modality=modality,
+        )
+    embeds = _parse_embeds(modality, given[name], options)
+    fields: dict[str, Sequence[Any]] = {name: embeds}
+    for field, values in given.items():
+        if field == name:
+            continue
+        array = to_array(values)
+        rows: list[Any] = [to_array(value) for value in values] if isinstance(values, list) else [] if array is None else list(array)
+        if len(rows) != len(embeds) or any(row is None for row in rows):
+            raise InvalidRequestError(
+                f"{field!r} must have one row for each of the {len(embeds)} item(s).", stage="parse", modality=modality
+            )
+        fields[field] = rows
+    return DictEmbeddingItems(fields, modality=modality)
+
+
+def _parse_embeds(modality: str, given: object, options: ParseOptions) -> list[Any]:
+    array = to_array(given)
+    items = [array] if array is not None and array.ndim == 2 else given if array is None else list(array)
+    if not isinstance(items, list):
+        raise InvalidRequestError(f"{modality} embeddings must be an array, or a list of arrays.", stage="parse", modality=modality)
+    parsed = []
+    for index, item in enumerate(items):
+        try:
+            parsed.append(check_embeds(item, embed_size=options.embed_size, what="Embeddings"))
+        except InvalidRequestError as error:
+            raise error.locate(modality=modality, item_index=index) from error.__cause__
+    return parsed
