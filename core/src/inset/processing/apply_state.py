@@ -120,6 +120,10 @@ class MultiModalApplyState:
             item.plan, item.is_cached = plan, True
         return plan is not None
 
+    def is_held(self, mm_hash: bytes) -> bool:
+        """Returns whether the cache has an item of that name, which need not be one of this request's."""
+        return self._transaction is not None and self._transaction.look_up(mm_hash) is not None
+
     def submit(self) -> None:
         """Submits the work that this request leads; joins none of it."""
         for item in self.items:

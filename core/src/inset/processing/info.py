@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 
 from inset.config import MediaConfig
 from inset.errors import ConfigError, InvalidRequestError, ItemLimitError
@@ -60,7 +60,12 @@ class ProcessingInfo(ABC):
     """A model family's facts for one checkpoint; built once, read from many threads.
 
     A family implements the abstract methods. What is final keeps limits, option scoping and decoder identity alike for all families.
+
+    Attributes:
+        video_needs_metadata: `VideoProcessorItems.get` shows metadata beside the frames.
     """
+
+    video_needs_metadata: ClassVar[bool] = False
 
     def __init__(self, context: ProcessingContext) -> None:
         self.context = context

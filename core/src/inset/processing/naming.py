@@ -96,7 +96,8 @@ def resolve_uuids(state: MultiModalApplyState, aliases: UuidAliases) -> None:
             item.mm_hash = b"" if alias is None or alias.options != item.uuid.options else alias.mm_hash
             if not item.mm_hash or not state.look_up(item):
                 raise item.locate(
-                    MediaNotCachedError("Its uuid came without media, and no media is cached under that uuid. Send the media again."), "parse"
+                    MediaNotCachedError("Its uuid came without media, and no media is cached under that uuid. Send the media again."),
+                    "parse",
                 )
         elif alias is not None and alias.content != item.uuid.content:
             if state.is_held(alias.mm_hash):

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 from inset.cache.base import ProcessedItem
-from inset.errors import InvalidRequestError, InvariantError, ItemLimitError
+from inset.errors import InvalidRequestError, InvariantError
 from inset.identity import JSON, framed_sha256
 from inset.inputs import ItemPlan, ItemTensors, ProcessedPrompt
 from inset.processing.apply_state import MediaPool, MultiModalApplyState
@@ -243,7 +243,7 @@ class MultiModalProcessor(ABC):
         """Puts the items into the prompt; modalities without items take part, so that a stray placeholder is found."""
         if state.inputs.prompt_embeds is not None:
             return
-        plans: dict[str, Sequence[ItemPlan]] = {modality: () for modality in self.info.get_supported_mm_limits()}
+        plans: dict[str, Sequence[ItemPlan]] = dict.fromkeys(self.info.get_supported_mm_limits(), ())
         plans.update(state.plans)
         state.expanded = apply_prompt_updates(state.prompt_token_ids, self.prompt_updates(plans), plans=plans)
 
