@@ -1,1 +1,223 @@
-"""The plugin author's one door: everything that a plugin may import besides `inset` itself."""
+"""The plugin author's one door: everything that a plugin may import besides `inset` itself.
+
+Each name is imported when it is first used, so that a processor never pays for torch and listing plugins pays for nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from inset.cache.base import (
+        CacheExport,
+        CacheMessage,
+        CacheStats,
+        CacheTransaction,
+        CommittedItem,
+        ItemToCommit,
+        MultiModalCacheMissError,
+        ProcessedItem,
+        ProcessorCacheEngine,
+        ProcessorCacheFront,
+    )
+    from inset.checkpoint import Checkpoint, load_checkpoint
+    from inset.config import MediaConfig
+    from inset.errors import (
+        AuthenticationError,
+        ClientError,
+        ConfigError,
+        DuplicateNameError,
+        EncoderError,
+        EngineDeadError,
+        InsetError,
+        InvalidRequestError,
+        InvariantError,
+        ItemLimitError,
+        ItemTooLargeError,
+        MediaDecodeError,
+        MediaError,
+        MediaFetchError,
+        MediaNotCachedError,
+        MediaPolicyError,
+        MediaTimeoutError,
+        MissingExtraError,
+        ModelNotFoundError,
+        OverloadedError,
+        PlaceholderError,
+        PluginContractError,
+        PluginError,
+        PluginLoadError,
+        PromptTooLongError,
+        ServerError,
+        TooLargeError,
+        UnknownNameError,
+        UuidConflictError,
+    )
+    from inset.identity import JSON, DecodeSpec, canonical_json
+    from inset.inputs import ItemPlan, ItemTensors, MediaIOFactory, MultiModalFeature, PlaceholderRange, ProcessedPrompt, runs_from_mask
+    from inset.media.decoded import AudioSamples, ImagePixels, VideoFrames
+    from inset.media.header import MediaHeader
+    from inset.media.image import ImageIO
+    from inset.media.io import MediaIO
+    from inset.media.options import MediaOptions
+    from inset.media.ref import MediaRef
+    from inset.modeling.interfaces import AttentionLayerSpec, LoadOptions, ModelAdapter, PromptPositions
+    from inset.registry import CheckpointRegistry, MediaConnectorRegistry, ModelRegistry, ProcessorCacheRegistry, ProcessorRegistry
+
+__all__ = [
+    "JSON",
+    "AttentionLayerSpec",
+    "AudioSamples",
+    "AuthenticationError",
+    "CacheExport",
+    "CacheMessage",
+    "CacheStats",
+    "CacheTransaction",
+    "Checkpoint",
+    "CheckpointRegistry",
+    "ClientError",
+    "CommittedItem",
+    "ConfigError",
+    "DecodeSpec",
+    "DuplicateNameError",
+    "EncoderError",
+    "EngineDeadError",
+    "ImageIO",
+    "ImagePixels",
+    "InsetError",
+    "InvalidRequestError",
+    "InvariantError",
+    "ItemLimitError",
+    "ItemPlan",
+    "ItemTensors",
+    "ItemToCommit",
+    "ItemTooLargeError",
+    "LoadOptions",
+    "MediaConfig",
+    "MediaConnectorRegistry",
+    "MediaDecodeError",
+    "MediaError",
+    "MediaFetchError",
+    "MediaHeader",
+    "MediaIO",
+    "MediaIOFactory",
+    "MediaNotCachedError",
+    "MediaOptions",
+    "MediaPolicyError",
+    "MediaRef",
+    "MediaTimeoutError",
+    "MissingExtraError",
+    "ModelAdapter",
+    "ModelNotFoundError",
+    "ModelRegistry",
+    "MultiModalCacheMissError",
+    "MultiModalFeature",
+    "OverloadedError",
+    "PlaceholderError",
+    "PlaceholderRange",
+    "PluginContractError",
+    "PluginError",
+    "PluginLoadError",
+    "ProcessedItem",
+    "ProcessedPrompt",
+    "ProcessorCacheEngine",
+    "ProcessorCacheFront",
+    "ProcessorCacheRegistry",
+    "ProcessorRegistry",
+    "PromptPositions",
+    "PromptTooLongError",
+    "ServerError",
+    "TooLargeError",
+    "UnknownNameError",
+    "UuidConflictError",
+    "VideoFrames",
+    "canonical_json",
+    "load_checkpoint",
+    "runs_from_mask",
+]
+
+_HOMES: Final = {
+    "AttentionLayerSpec": "inset.modeling.interfaces",
+    "AudioSamples": "inset.media.decoded",
+    "AuthenticationError": "inset.errors",
+    "CacheExport": "inset.cache.base",
+    "CacheMessage": "inset.cache.base",
+    "CacheStats": "inset.cache.base",
+    "CacheTransaction": "inset.cache.base",
+    "Checkpoint": "inset.checkpoint",
+    "CheckpointRegistry": "inset.registry",
+    "ClientError": "inset.errors",
+    "CommittedItem": "inset.cache.base",
+    "ConfigError": "inset.errors",
+    "DecodeSpec": "inset.identity",
+    "DuplicateNameError": "inset.errors",
+    "EncoderError": "inset.errors",
+    "EngineDeadError": "inset.errors",
+    "ImageIO": "inset.media.image",
+    "ImagePixels": "inset.media.decoded",
+    "InsetError": "inset.errors",
+    "InvalidRequestError": "inset.errors",
+    "InvariantError": "inset.errors",
+    "ItemLimitError": "inset.errors",
+    "ItemPlan": "inset.inputs",
+    "ItemTensors": "inset.inputs",
+    "ItemToCommit": "inset.cache.base",
+    "ItemTooLargeError": "inset.errors",
+    "JSON": "inset.identity",
+    "LoadOptions": "inset.modeling.interfaces",
+    "MediaConfig": "inset.config",
+    "MediaConnectorRegistry": "inset.registry",
+    "MediaDecodeError": "inset.errors",
+    "MediaError": "inset.errors",
+    "MediaFetchError": "inset.errors",
+    "MediaHeader": "inset.media.header",
+    "MediaIO": "inset.media.io",
+    "MediaIOFactory": "inset.inputs",
+    "MediaNotCachedError": "inset.errors",
+    "MediaOptions": "inset.media.options",
+    "MediaPolicyError": "inset.errors",
+    "MediaRef": "inset.media.ref",
+    "MediaTimeoutError": "inset.errors",
+    "MissingExtraError": "inset.errors",
+    "ModelAdapter": "inset.modeling.interfaces",
+    "ModelNotFoundError": "inset.errors",
+    "ModelRegistry": "inset.registry",
+    "MultiModalCacheMissError": "inset.cache.base",
+    "MultiModalFeature": "inset.inputs",
+    "OverloadedError": "inset.errors",
+    "PlaceholderError": "inset.errors",
+    "PlaceholderRange": "inset.inputs",
+    "PluginContractError": "inset.errors",
+    "PluginError": "inset.errors",
+    "PluginLoadError": "inset.errors",
+    "ProcessedItem": "inset.cache.base",
+    "ProcessedPrompt": "inset.inputs",
+    "ProcessorCacheEngine": "inset.cache.base",
+    "ProcessorCacheFront": "inset.cache.base",
+    "ProcessorCacheRegistry": "inset.registry",
+    "ProcessorRegistry": "inset.registry",
+    "PromptPositions": "inset.modeling.interfaces",
+    "PromptTooLongError": "inset.errors",
+    "ServerError": "inset.errors",
+    "TooLargeError": "inset.errors",
+    "UnknownNameError": "inset.errors",
+    "UuidConflictError": "inset.errors",
+    "VideoFrames": "inset.media.decoded",
+    "canonical_json": "inset.identity",
+    "load_checkpoint": "inset.checkpoint",
+    "runs_from_mask": "inset.inputs",
+}
+
+if not TYPE_CHECKING:  # a type checker shall know these names alone
+
+    def __getattr__(name: str) -> object:
+        if name not in _HOMES:
+            raise AttributeError(f"module 'inset.api' has no attribute {name!r}")
+        value = getattr(importlib.import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
