@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias, final
 
-from inset.cache.base import ProcessedItem
+from inset.cache.base import CommittedItem, ProcessedItem
 from inset.errors import InvalidRequestError, InvariantError
 from inset.identity import JSON, framed_sha256
 from inset.inputs import ItemPlan, ItemTensors, ProcessedPrompt
@@ -24,7 +24,7 @@ from inset.processing.uuids import UuidAliases
 if TYPE_CHECKING:
     import numpy as np
 
-    from inset.cache.base import CommittedItem, ProcessorCacheFront
+    from inset.cache.base import ProcessorCacheFront
     from inset.media.header import MediaHeader
     from inset.processing.info import ProcessingInfo
     from inset.processing.inputs import ProcessorInputs
@@ -113,6 +113,20 @@ class MultiModalProcessor(ABC):
         with self.apply_phase1(inputs, check=check) as state:
             state.wait_decodes()
             return self.apply_phase2(state)
+
+    @final
+    def plan_prompt(self, inputs: ProcessorInputs, *, check: PlanCheck | None = None) -> ProcessedPrompt:
+        """Returns the prompt as planned from headers, without tensors: nothing is decoded, and the processor cache learns nothing.
+
+        Raises:
+            ClientError: As in `apply_phase1`.
+        """
+        with self._parse(inputs) as state:
+            self._plan(state)
+            self._expand(state)
+            if check is not None:
+                check(state.plans, state.num_prompt_tokens)
+            return _build_prompt(state, [CommittedItem(item.mm_hash, None) for item in state.items])
 
     @final
     def apply_phase1(self, inputs: ProcessorInputs, *, check: PlanCheck | None = None) -> MultiModalApplyState:
