@@ -12,7 +12,7 @@ from typing import Final, Protocol, cast
 import inset
 from inset.errors import InsetError
 
-__all__ = ["main"]
+__all__ = ["COMMANDS", "Command", "main"]
 
 COMMANDS: Final = {
     "plugins": "list the installed plugins, check one, or find out why one is not loaded",

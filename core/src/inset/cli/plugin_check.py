@@ -18,7 +18,7 @@ __all__ = ["check_provisions"]
 MIB: Final = 1024**2
 
 
-class Part(NamedTuple):
+class _Part(NamedTuple):
     """One thing to load: a name of a registry and the field of its registration; no field stands for a checkpoint's folder."""
 
     registry: Registry[Any]
@@ -43,15 +43,15 @@ def check_provisions(host: PluginHost, report: PluginReport) -> bool:
     return not failures
 
 
-def _parts(host: PluginHost, report: PluginReport) -> Iterator[Part]:
+def _parts(host: PluginHost, report: PluginReport) -> Iterator[_Part]:
     for _, registry in host.registries:
         for name, registration in registry.view().items():
             owner = registry.owner_of(name)
             if owner is not None and owner.plugin == report.name:
-                yield from (Part(registry, name, field) for field in registration.import_strings or ("folder",))
+                yield from (_Part(registry, name, field) for field in registration.import_strings or ("folder",))
 
 
-def _load(part: Part) -> None:
+def _load(part: _Part) -> None:
     registration = part.registry.get(part.name)
     if isinstance(registration, CheckpointRegistration):
         load_checkpoint(registration.locate())

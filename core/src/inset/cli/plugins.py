@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     with contextlib.redirect_stdout(sys.stderr):
         host = PluginHost(read_plugin_config(args), tolerant=True)
     if args.action == "list":
-        print_json(host) if args.json else print_table(host.report())
+        _print_json(host) if args.json else _print_table(host.report())
         return _closing_word(host)
     reports = [report for report in host.report() if _is_meant(report, args.name)]
     if not reports:
@@ -73,9 +73,9 @@ def run(args: argparse.Namespace) -> int:
         return EXIT_UNKNOWN_NAME
     if args.action == "why":
         for report in reports:
-            print_reasons(report)
+            _print_reasons(report)
         return _closing_word(host)
-    return max(check(host, report) for report in reports)
+    return max(_check(host, report) for report in reports)
 
 
 def _is_meant(report: PluginReport, name: str) -> bool:
@@ -89,13 +89,13 @@ def _closing_word(host: PluginHost) -> int:
     return EXIT_FAILURE
 
 
-def print_json(host: PluginHost) -> None:
+def _print_json(host: PluginHost) -> None:
     """Prints the reports and the fingerprint of the loaded set."""
     plugins = [dataclasses.asdict(report) | {"provides": [item._asdict() for item in report.provides]} for report in host.report()]
     print(json.dumps({"fingerprint": host.fingerprint(), "plugins": plugins}, indent=2))
 
 
-def print_table(reports: Sequence[PluginReport]) -> None:
+def _print_table(reports: Sequence[PluginReport]) -> None:
     """Prints a line for each plugin, and below it what is wrong or worth a word."""
     widths = [max(len(text) for text in column) for column in zip(*(_columns(report) for report in reports), strict=True)]
     for report in reports:
@@ -117,7 +117,7 @@ def _summary(report: PluginReport) -> str:
     return "".join(f"  {kind}: {', '.join(names)};" for kind, names in kinds.items()).removesuffix(";")
 
 
-def print_reasons(report: PluginReport) -> None:
+def _print_reasons(report: PluginReport) -> None:
     """Prints all that is known about one plugin."""
     print(f"{report.name} ({report.distribution} {report.version}) is {report.state}.")
     if report.error:
@@ -131,9 +131,9 @@ def print_reasons(report: PluginReport) -> None:
         print(f"    {item.kind} {item.name}" + (f" ({item.detail})" if item.detail else ""))
 
 
-def check(host: PluginHost, report: PluginReport) -> int:
+def _check(host: PluginHost, report: PluginReport) -> int:
     """Loads all that a plugin provides, prints what each costs, and returns 0 if everything is right."""
-    print_reasons(report)
+    _print_reasons(report)
     if report.state is not PluginState.LOADED:
         return EXIT_FAILURE
     from inset.cli.plugin_check import check_provisions

@@ -16,7 +16,7 @@ from inset.registry import (
     Registry,
 )
 
-__all__ = ["Registries"]
+__all__ = ["Registries", "Slot"]
 
 
 class Slot(NamedTuple):
