@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from inset.media.budget import RequestBudget
     from inset.media.fetcher import MediaFetcher
     from inset.media.http import HttpClient
-    from inset.plugins import PluginHost
 
 __all__ = ["MEDIA_CONNECTOR_REGISTRY", "ConnectorContext", "FetchSurface", "MediaConnector"]
 
@@ -199,15 +197,9 @@ class _DefaultCoreView(Mapping[str, ConnectorRegistration]):
         return len(self._view())
 
     def _view(self) -> Mapping[str, ConnectorRegistration]:
+        from inset.plugins import get_default_host
+
         return get_default_host().registries.media_connectors.view()
-
-
-@functools.cache
-def get_default_host() -> PluginHost:
-    """Returns the plugins of the process's default core, which the environment chooses; they load with the first call."""
-    from inset.plugins import PluginHost
-
-    return PluginHost()
 
 
 MEDIA_CONNECTOR_REGISTRY: Final[Mapping[str, ConnectorRegistration]] = _DefaultCoreView()

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from inset.config import MediaConfig, read_environment
 from inset.errors import InsetError, MediaDecodeError
 from inset.identity import JSON
-from inset.media.connector import get_default_host
 from inset.media.fetcher import MediaFetcher
 from inset.media.io import MediaIO, default_media_io
 from inset.media.ref import MediaRef
+from inset.plugins import get_default_host
 
 if TYPE_CHECKING:
     from inset.media.decoded import AudioSamples, ImagePixels, VideoFrames
