@@ -51,17 +51,21 @@ if TYPE_CHECKING:
         PromptTooLongError,
         ServerError,
         TooLargeError,
+        TransientFetchError,
         UnknownNameError,
         UuidConflictError,
     )
     from inset.identity import JSON, DecodeSpec, canonical_json
     from inset.inputs import ItemPlan, ItemTensors, MediaIOFactory, MultiModalFeature, PlaceholderRange, ProcessedPrompt, runs_from_mask
+    from inset.media.connector import ConnectorContext, MediaConnector
     from inset.media.decoded import AudioSamples, ImagePixels, VideoFrames
     from inset.media.header import MediaHeader
     from inset.media.image import ImageIO
     from inset.media.io import MediaIO
     from inset.media.options import MediaOptions
     from inset.media.ref import MediaRef
+    from inset.media.stream import ByteStream, FetchLimits, Validators
+    from inset.media.url import MediaUrl
     from inset.modeling.interfaces import AttentionLayerSpec, LoadOptions, ModelAdapter, PromptPositions
     from inset.registry import CheckpointRegistry, MediaConnectorRegistry, ModelRegistry, ProcessorCacheRegistry, ProcessorRegistry
 
@@ -70,6 +74,7 @@ __all__ = [
     "AttentionLayerSpec",
     "AudioSamples",
     "AuthenticationError",
+    "ByteStream",
     "CacheExport",
     "CacheMessage",
     "CacheStats",
@@ -79,10 +84,12 @@ __all__ = [
     "ClientError",
     "CommittedItem",
     "ConfigError",
+    "ConnectorContext",
     "DecodeSpec",
     "DuplicateNameError",
     "EncoderError",
     "EngineDeadError",
+    "FetchLimits",
     "ImageIO",
     "ImagePixels",
     "InsetError",
@@ -95,6 +102,7 @@ __all__ = [
     "ItemTooLargeError",
     "LoadOptions",
     "MediaConfig",
+    "MediaConnector",
     "MediaConnectorRegistry",
     "MediaDecodeError",
     "MediaError",
@@ -107,6 +115,7 @@ __all__ = [
     "MediaPolicyError",
     "MediaRef",
     "MediaTimeoutError",
+    "MediaUrl",
     "MissingExtraError",
     "ModelAdapter",
     "ModelNotFoundError",
@@ -129,8 +138,10 @@ __all__ = [
     "PromptTooLongError",
     "ServerError",
     "TooLargeError",
+    "TransientFetchError",
     "UnknownNameError",
     "UuidConflictError",
+    "Validators",
     "VideoFrames",
     "canonical_json",
     "load_checkpoint",
@@ -141,6 +152,7 @@ _HOMES: Final = {
     "AttentionLayerSpec": "inset.modeling.interfaces",
     "AudioSamples": "inset.media.decoded",
     "AuthenticationError": "inset.errors",
+    "ByteStream": "inset.media.stream",
     "CacheExport": "inset.cache.base",
     "CacheMessage": "inset.cache.base",
     "CacheStats": "inset.cache.base",
@@ -150,10 +162,12 @@ _HOMES: Final = {
     "ClientError": "inset.errors",
     "CommittedItem": "inset.cache.base",
     "ConfigError": "inset.errors",
+    "ConnectorContext": "inset.media.connector",
     "DecodeSpec": "inset.identity",
     "DuplicateNameError": "inset.errors",
     "EncoderError": "inset.errors",
     "EngineDeadError": "inset.errors",
+    "FetchLimits": "inset.media.stream",
     "ImageIO": "inset.media.image",
     "ImagePixels": "inset.media.decoded",
     "InsetError": "inset.errors",
@@ -167,6 +181,7 @@ _HOMES: Final = {
     "JSON": "inset.identity",
     "LoadOptions": "inset.modeling.interfaces",
     "MediaConfig": "inset.config",
+    "MediaConnector": "inset.media.connector",
     "MediaConnectorRegistry": "inset.registry",
     "MediaDecodeError": "inset.errors",
     "MediaError": "inset.errors",
@@ -179,6 +194,7 @@ _HOMES: Final = {
     "MediaPolicyError": "inset.errors",
     "MediaRef": "inset.media.ref",
     "MediaTimeoutError": "inset.errors",
+    "MediaUrl": "inset.media.url",
     "MissingExtraError": "inset.errors",
     "ModelAdapter": "inset.modeling.interfaces",
     "ModelNotFoundError": "inset.errors",
@@ -201,8 +217,10 @@ _HOMES: Final = {
     "PromptTooLongError": "inset.errors",
     "ServerError": "inset.errors",
     "TooLargeError": "inset.errors",
+    "TransientFetchError": "inset.errors",
     "UnknownNameError": "inset.errors",
     "UuidConflictError": "inset.errors",
+    "Validators": "inset.media.stream",
     "VideoFrames": "inset.media.decoded",
     "canonical_json": "inset.identity",
     "load_checkpoint": "inset.checkpoint",

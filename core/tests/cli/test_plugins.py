@@ -18,11 +18,11 @@ from inset.testing.plugin_site import PluginSite, open_plugin_site
 GOOD = """
     @hookimpl
     def register_models(registry):
-        registry.register("Good", adapter="collections:OrderedDict")
+        registry.register("Good", adapter="good.model:Good")
 
     @hookimpl
     def register_media_connectors(registry):
-        registry.register("s3", factory="collections:OrderedDict", schemes=("s3",))
+        registry.register("s3", factory="good.media:Connector", schemes=("s3",))
 """
 
 
@@ -72,7 +72,7 @@ def test_list_says_what_is_loaded_and_why_the_rest_is_not(site: PluginSite, run:
     assert (ended.returncode, ended.stderr) == (0, "")
     lines = {line.split()[0]: line for line in ended.stdout.splitlines() if not line.startswith(" ")}
     assert "loaded" in lines["good"]
-    assert "model architecture: good" in lines["good"]
+    assert "model architecture: Good" in lines["good"]
     for name, says in (("raises", "RuntimeError: out of cheese"), ("exits", "SystemExit"), ("clash-a", "clash-b"), ("clash-b", "clash-a")):
         assert "set aside" in lines[name]
         assert says in ended.stdout
@@ -82,7 +82,7 @@ def test_json_survives_a_plugin_that_prints(site: PluginSite, run: Run) -> None:
     site.install("chatty", code="print('hello')" + GOOD.replace("\n    ", "\n"))
     plugin = listed(run)["chatty"]
     assert plugin["state"] == "loaded"
-    assert {"kind": "model architecture", "name": "good", "detail": ""} in plugin["provides"]
+    assert {"kind": "model architecture", "name": "Good", "detail": ""} in plugin["provides"]
     assert plugin["stage"] is None
 
 
@@ -171,30 +171,58 @@ def test_unknown_name_is_2_and_lists_what_there_is(action: str, site: PluginSite
     assert "good" in ended.stderr
 
 
-def test_check_loads_every_part_and_tells_its_cost(site: PluginSite, run: Run) -> None:
-    site.install("good", code=GOOD)
-    ended = run("check", "good")
+CONNECTOR = """
+from inset.api import MediaConnector
+
+class Connector(MediaConnector):
+    schemes = ("s3",)
+    async def open(self, url, limits): ...
+
+class Abstract(MediaConnector):
+    schemes = ("s3",)
+
+class Other: ...
+
+def factory(): ...
+
+number = 7
+"""
+
+
+def install_connector(site: PluginSite, registers: str) -> None:
+    code = f"@hookimpl\ndef register_media_connectors(registry):\n    registry.register('s3', {registers})"
+    site.install("brings-s3", code=code)
+    (site.folder / "brings_s3" / "media.py").write_text(CONNECTOR)
+
+
+@pytest.mark.parametrize("factory", ["Connector", "factory"])
+def test_check_loads_every_part_and_tells_its_cost(factory: str, site: PluginSite, run: Run) -> None:
+    install_connector(site, f"factory='brings_s3.media:{factory}', schemes=['s3']")
+    ended = run("check", "brings-s3")
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert "model architecture good adapter: ok (" in ended.stdout
+    assert "media connector s3 factory: ok (" in ended.stdout
     assert " ms, " in ended.stdout
-    assert ended.stdout.endswith("good: everything that it registers loads.\n")
+    assert ended.stdout.endswith("brings-s3: everything that it registers loads.\n")
 
 
 @pytest.mark.parametrize(
     ("registers", "says"),
     [
-        ("'Bad', adapter='no_such_module_at_all:Model'", "No module named 'no_such_module_at_all'"),
-        ("'Bad', adapter='collections:no_such_class'", "has no attribute 'no_such_class'"),
-        ("'Bad', adapter='sys:maxsize'", "must be a class or another callable, not int"),
+        ("factory='no_such_module_at_all:C', schemes=['s3']", "No module named 'no_such_module_at_all'"),
+        ("factory='brings_s3.media:Gone', schemes=['s3']", "has no attribute 'Gone'"),
+        ("factory='brings_s3.media:number', schemes=['s3']", "must be a MediaConnector, not int"),
+        ("factory='brings_s3.media:Other', schemes=['s3']", "Other must be a MediaConnector"),
+        ("factory='brings_s3.media:Abstract', schemes=['s3']", "Abstract lacks open"),
+        ("factory='brings_s3.media:Connector', schemes=['s3', 'gs']", "registered for schemes that it does not list: gs"),
     ],
 )
-def test_check_fails_where_a_part_cannot_be_loaded(registers: str, says: str, site: PluginSite, run: Run) -> None:
-    site.install("bad", code=f"@hookimpl\ndef register_models(registry):\n    registry.register({registers})")
-    ended = run("check", "bad")
+def test_check_fails_where_a_part_is_not_what_it_must_be(registers: str, says: str, site: PluginSite, run: Run) -> None:
+    install_connector(site, registers)
+    ended = run("check", "brings-s3")
     assert ended.returncode == 1
-    assert "model architecture bad adapter: FAILED:" in ended.stdout
+    assert "media connector s3 factory: FAILED:" in ended.stdout
     assert says in ended.stdout
-    assert ended.stdout.endswith("bad: 1 of its parts failed.\n")
+    assert ended.stdout.endswith("brings-s3: 1 of its parts failed.\n")
 
 
 def test_check_fails_for_a_plugin_that_is_set_aside(site: PluginSite, run: Run) -> None:

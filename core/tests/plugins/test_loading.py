@@ -11,6 +11,7 @@ import pytest
 from inset.config import PluginConfig
 from inset.errors import ConfigError, DuplicateNameError, PluginContractError, PluginLoadError, UnknownNameError
 from inset.plugins import PluginHost, PluginReport, PluginState
+from inset.registry import normalize_name
 from inset.testing.plugin_site import PluginSite
 
 GOOD = """
@@ -161,7 +162,7 @@ def test_neither_of_two_plugins_that_claim_one_name_wins(second: str, site: Plug
         assert "aaa 1.0 (plugin 'aaa')" in reports[name].error
         assert "zzz 1.0 (plugin 'zzz')" in reports[name].error
         assert f"--no-plugin {name}" in reports[name].error
-        assert [item.name for item in reports[name].provides] == ["my-arch-1"]
+        assert [normalize_name(item.name) for item in reports[name].provides] == ["my-arch-1"]
 
 
 def test_leaving_one_of_two_claimants_out_settles_the_clash(site: PluginSite, make_host: Callable[..., PluginHost]) -> None:

@@ -117,5 +117,5 @@ def test_repr_tells_what_is_inside() -> None:
     registry = ModelRegistry()
     assert repr(registry) == "<ModelRegistry of model architectures: empty>"
     registry.register("One", adapter="a.b:C")
-    assert repr(registry) == "<ModelRegistry of model architectures: one>"
+    assert repr(registry) == "<ModelRegistry of model architectures: One>"
     assert len(registry) == 1

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import inspect
 import resource
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from inset.checkpoint import load_checkpoint
 from inset.errors import InsetError, PluginContractError
 from inset.plugins import PluginHost, PluginReport
-from inset.registry import CheckpointRegistration, Registry
+from inset.registry import CheckpointRegistration, ConnectorRegistration, Registry, load_object
 
 __all__ = ["check_provisions"]
 
 MIB: Final = 1024**2
+
+BASES: Final = {
+    "media connector factory": "inset.media.connector:MediaConnector",
+    "model architecture adapter": "inset.modeling.interfaces:ModelAdapter",
+    "processor cache type engine": "inset.cache.base:ProcessorCacheEngine",
+    "processor cache type front": "inset.cache.base:ProcessorCacheFront",
+    "processor dummy_inputs": "inset.processing.dummy_inputs:DummyInputsBuilder",
+    "processor info": "inset.processing.info:ProcessingInfo",
+    "processor processor": "inset.processing.processor:MultiModalProcessor",
+}
+"""What each import string must lead to. A media connector may come from any callable, which is not called here."""
 
 
 class _Part(NamedTuple):
@@ -45,10 +57,10 @@ def check_provisions(host: PluginHost, report: PluginReport) -> bool:
 
 def _parts(host: PluginHost, report: PluginReport) -> Iterator[_Part]:
     for _, registry in host.registries:
-        for name, registration in registry.view().items():
+        for name in registry.names():
             owner = registry.owner_of(name)
             if owner is not None and owner.plugin == report.name:
-                yield from (_Part(registry, name, field) for field in registration.import_strings or ("folder",))
+                yield from (_Part(registry, name, field) for field in registry.get(name).import_strings or ("folder",))
 
 
 def _load(part: _Part) -> None:
@@ -57,8 +69,22 @@ def _load(part: _Part) -> None:
         load_checkpoint(registration.locate())
         return
     loaded = part.registry.load(part.name, part.field)
-    if not callable(loaded):
-        raise PluginContractError(f"{part.field} must be a class or another callable, not {type(loaded).__name__}.")
+    _check_kind(loaded, f"{part.registry.kind} {part.field}")
+    if isinstance(registration, ConnectorRegistration) and isinstance(loaded, type):
+        missing = set(registration.schemes) - set(getattr(loaded, "schemes", ()))
+        if missing:
+            raise PluginContractError(f"{loaded.__name__} is registered for schemes that it does not list: {', '.join(sorted(missing))}.")
+
+
+def _check_kind(loaded: object, what: str) -> None:
+    base = cast("type[object]", load_object(BASES[what]))
+    if not isinstance(loaded, type):
+        if what != "media connector factory" or not callable(loaded):
+            raise PluginContractError(f"It must be a {base.__name__}, not {type(loaded).__name__}.")
+    elif not issubclass(loaded, base):
+        raise PluginContractError(f"{loaded.__name__} must be a {base.__name__}.")
+    elif inspect.isabstract(loaded):
+        raise PluginContractError(f"{loaded.__name__} lacks {', '.join(sorted(getattr(loaded, '__abstractmethods__', ())))}.")
 
 
 def _resident_bytes() -> int:

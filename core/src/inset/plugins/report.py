@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from inset.plugins.registries import Registries
-from inset.registry import ConnectorRegistration, Registry
+from inset.registry import ConnectorRegistration, Registry, normalize_name
 
 __all__ = ["PluginReport", "PluginState", "Provision", "ResolvedPlugin", "list_provisions"]
 
@@ -75,7 +75,7 @@ class PluginReport:
 
 def list_provisions(registries: Registries, *, has_media_io: bool) -> tuple[Provision, ...]:
     """Returns what one plugin's staged registries hold, sorted by kind and name."""
-    provided = [_describe(registry, name) for _, registry in registries for name in registry.view()]
+    provided = [_describe(registry, name) for _, registry in registries for name in registry.names()]
     if has_media_io:
         provided.append(Provision("media IO", "get_media_io", "asked when a model's processing info is built"))
     return tuple(sorted(provided))
@@ -85,7 +85,7 @@ def _describe(registry: Registry[Any], name: str) -> Provision:
     registration = registry.get(name)
     if not isinstance(registration, ConnectorRegistration):
         return Provision(registry.kind, name)
-    detail = f"{', '.join(registration.schemes)}; enabled {_ENABLED_BY.get(name, f'by --media-connector {name}')}"
+    detail = f"{', '.join(registration.schemes)}; enabled {_ENABLED_BY.get(normalize_name(name), f'by --media-connector {name}')}"
     if registration.dials_itself:
         detail += "; dials by itself, so the core's address and redirect rules do not hold"
     return Provision(registry.kind, name, detail)

@@ -107,7 +107,7 @@ class Registry(Generic[T]):
         try:
             return self._entries[normalize_name(name)]
         except KeyError:
-            there_is = ", ".join(sorted(self._spelling.values())) or "none"
+            there_is = ", ".join(self.names()) or "none"
             raise UnknownNameError(
                 f"There is no {self.kind} {name!r}. Installed: {there_is}. `inset plugins list` shows what was set aside, and why."
             ) from None
@@ -116,6 +116,10 @@ class Registry(Generic[T]):
         """Returns the plugin that registered a name, or None where code did so without a plugin."""
         self.get(name)
         return self._owners[normalize_name(name)]
+
+    def names(self) -> tuple[str, ...]:
+        """Returns the names as they were registered, sorted."""
+        return tuple(sorted(self._spelling.values()))
 
     def load(self, name: str, field: str) -> object:
         """Imports what a registration names in one of its fields, such as ``registry.load("s3", "factory")``.
@@ -161,7 +165,7 @@ class Registry(Generic[T]):
         return len(self._entries)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {self.kind}s: {', '.join(sorted(self._entries)) or 'empty'}>"
+        return f"<{type(self).__name__} of {self.kind}s: {', '.join(self.names()) or 'empty'}>"
 
 
 def describe_clash(kind: str, name: str, first: Owner | None, second: Owner | None) -> str:
