@@ -186,3 +186,11 @@ def test_hook_says_when_it_is_called(hook: str) -> None:
 def test_every_hook_has_a_test_of_its_own() -> None:
     tested = {function.name for path in ROOT.glob("core/tests/plugins/test_*.py") for function in functions(path)}
     assert {f"test_hook_{hook}" for hook in HOOKS} <= tested
+
+
+def test_every_stage_at_which_a_plugin_fails_is_explained() -> None:
+    written = "".join(path.read_text("utf-8") for path in ROOT.glob("core/src/inset/plugins/*.py"))
+    stages = set(re.findall(r'(?:stage=|isolated\([\w.]+, )"(\w+)"', written)) - {"get_media_io"}
+    assert len(stages) == 6
+    page = (ROOT / "docs" / "how-to" / "plugins.md").read_text("utf-8")
+    assert stages <= set(re.findall(r"^\| (\w+) \|", page, re.MULTILINE))

@@ -10,7 +10,7 @@ import pytest
 from inset.checkpoint import Checkpoint
 from inset.config import PluginConfig
 from inset.errors import ConfigError, PluginContractError, UnknownNameError
-from inset.plugins import PluginHost, Registries
+from inset.plugins import PluginHost, Registries, get_default_host
 from inset.plugins.checks import HOOKS
 from inset.registry import ProcessorRegistry
 from inset.testing.plugin_site import PluginSite
@@ -126,6 +126,16 @@ def test_two_cores_with_different_plugins_live_in_one_process(site: PluginSite, 
     with_it, without_it = make_host(), make_host(PluginConfig(plugins=()))
     assert "A" in with_it.registries.models
     assert "A" not in without_it.registries.models
+
+
+def test_default_host_is_one_and_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INSET_PLUGINS", "")
+    get_default_host.cache_clear()
+    try:
+        assert get_default_host() is get_default_host()
+        assert [plugin.distribution for plugin in get_default_host().resolved] == ["inset"]
+    finally:
+        get_default_host.cache_clear()
 
 
 def test_registry_kept_by_a_plugin_reaches_no_core(site: PluginSite, make_host: MakeHost) -> None:

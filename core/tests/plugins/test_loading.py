@@ -38,6 +38,7 @@ class Broken(NamedTuple):
 BROKEN = {
     "raises": Broken("raise RuntimeError('out of cheese')", "import", "RuntimeError: out of cheese (broken.plugin, line 2)"),
     "exits": Broken("import sys\nsys.exit(3)", "import", "SystemExit: 3"),
+    "raises-what-is-no-exception": Broken("class Skipped(BaseException): ...\nraise Skipped('no GPU')", "import", "Skipped: no GPU"),
     "lacks-a-dependency": Broken("import no_such_module_at_all", "import", "No module named 'no_such_module_at_all'"),
     "is-not-python": Broken("def (:", "import", "SyntaxError"),
     "misspells-a-hook": Broken(
@@ -133,6 +134,18 @@ def test_plugin_for_this_version_loads(requires: str, site: PluginSite, report_o
     assert report_on("fitting").state is PluginState.LOADED
 
 
+@pytest.mark.parametrize(
+    ("module", "hint"),
+    [
+        ("torch.nn", "pip install 'inset[engine]' brings the module 'torch.nn'."),
+        ("boto9", "Install what provides the module 'boto9', or reinstall needy with its dependencies."),
+    ],
+)
+def test_hint_names_what_to_install(module: str, hint: str, site: PluginSite, report_on: Callable[[str], PluginReport]) -> None:
+    site.install("needy", code=f"raise ModuleNotFoundError('no', name={module!r})")
+    assert report_on("needy").hint == hint
+
+
 def test_slow_import_is_reported_with_its_time(site: PluginSite, report_on: Callable[[str], PluginReport]) -> None:
     site.install("slow", code="import time\ntime.sleep(0.3)\n@hookimpl\ndef register_models(registry): ...")
     report = report_on("slow")
@@ -205,6 +218,13 @@ def test_two_plugins_of_one_name_are_both_set_aside_unimported(site: PluginSite,
     assert [report.stage for report in reports] == ["discover", "discover"]
     assert all("first 1.0" in report.error and "second 1.0" in report.error for report in reports)
     assert all("Uninstall one of them" in report.error for report in reports)
+
+
+def test_naming_a_plugin_that_is_there_twice_is_an_error_at_start_up(site: PluginSite, make_host: Callable[..., PluginHost]) -> None:
+    site.install("one", distribution="first")
+    site.install("One", distribution="second")
+    with pytest.raises(DuplicateNameError, match="Uninstall one of them, first or second"):
+        make_host(PluginConfig(plugins=("one",)))
 
 
 def test_name_of_the_core_is_reserved(site: PluginSite, make_host: Callable[..., PluginHost]) -> None:

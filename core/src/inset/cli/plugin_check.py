@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-import resource
+import mmap
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -90,4 +90,4 @@ def _check_kind(loaded: object, what: str) -> None:
 def _resident_bytes() -> int:
     """Returns this process's resident memory, or 0 where the system does not say."""
     statm = Path("/proc/self/statm")
-    return int(statm.read_text().split()[1]) * resource.getpagesize() if statm.exists() else 0
+    return int(statm.read_text().split()[1]) * mmap.PAGESIZE if statm.exists() else 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from inset.plugins.loading import PluginRecord
 from inset.plugins.report import SLOW_IMPORT_SECONDS, PluginReport, PluginState, Provision, list_provisions
+from inset.registry import find_extra
 
 __all__ = ["make_report"]
 
@@ -39,14 +40,22 @@ def _advise(record: PluginRecord) -> str:
         case "require":
             return f"Install a version of {distribution} for this inset, or change one of the two: pip install --upgrade {distribution}."
         case "import":
-            missing = record.error.__cause__
-            if isinstance(missing, ModuleNotFoundError) and missing.name is not None:
-                return f"Install what provides the module {missing.name!r}, or reinstall {distribution} with its dependencies."
-            return f"`python -c 'import {record.candidate.target}'` shows the whole traceback. Leave it out with --no-plugin {name}."
+            return _advise_import(record)
         case "discover" | "names":
             return ""  # the error says what settles it
         case _:
             return f"A mistake in {distribution}: tell its author. Leave it out with --no-plugin {name}."
+
+
+def _advise_import(record: PluginRecord) -> str:
+    candidate = record.candidate
+    cause = None if record.error is None else record.error.__cause__
+    if not isinstance(cause, ModuleNotFoundError) or cause.name is None:
+        return f"`python -c 'import {candidate.target}'` shows the whole traceback. Leave it out with --no-plugin {candidate.name}."
+    extra = find_extra(cause)
+    if extra is not None:
+        return f"pip install 'inset[{extra}]' brings the module {cause.name!r}."
+    return f"Install what provides the module {cause.name!r}, or reinstall {candidate.distribution} with its dependencies."
 
 
 def _remark(record: PluginRecord) -> str:

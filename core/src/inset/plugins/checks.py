@@ -67,10 +67,12 @@ def isolated(candidate: Candidate, stage: str, error_class: type[PluginError]) -
     """Turns whatever a plugin's code raises, `SystemExit` included, into one `PluginError`; `KeyboardInterrupt` passes."""
     try:
         yield
+    except KeyboardInterrupt:
+        raise
     except PluginError as error:
         error.locate(stage=stage)
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         place = _place(candidate, error)
         raise error_class(f"{type(error).__name__}: {error}{place}", stage=stage) from error
 

@@ -12,7 +12,7 @@ from inset.registry.kinds import (
     ProcessorRegistration,
     ProcessorRegistry,
 )
-from inset.registry.table import Owner, Registry, describe_clash, load_object, normalize_name
+from inset.registry.table import Owner, Registry, describe_clash, find_extra, load_object, normalize_name
 
 __all__ = [
     "CheckpointRegistration",
@@ -28,6 +28,7 @@ __all__ = [
     "ProcessorRegistry",
     "Registry",
     "describe_clash",
+    "find_extra",
     "load_object",
     "normalize_name",
 ]

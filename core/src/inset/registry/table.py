@@ -11,7 +11,7 @@ from typing import Final, Generic, TypeVar
 
 from inset.errors import DuplicateNameError, MissingExtraError, PluginContractError, PluginLoadError, UnknownNameError
 
-__all__ = ["Owner", "Registry", "describe_clash", "load_object", "normalize_name"]
+__all__ = ["Owner", "Registry", "describe_clash", "find_extra", "load_object", "normalize_name"]
 
 T = TypeVar("T")
 
@@ -50,6 +50,11 @@ def load_object(target: str) -> object:
         return getattr(module, attribute)
     except AttributeError as error:
         raise PluginContractError(f"Module {module_name!r} has no attribute {attribute!r}.") from error
+
+
+def find_extra(error: ModuleNotFoundError) -> str | None:
+    """Returns which extra of Inset brings the module that was not found, or None where none does."""
+    return _EXTRAS.get((error.name or "").partition(".")[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +139,7 @@ class Registry(Generic[T]):
         try:
             return load_object(target)
         except ModuleNotFoundError as error:
-            extra = _EXTRAS.get((error.name or "").partition(".")[0])
+            extra = find_extra(error)
             if extra is not None:
                 raise MissingExtraError(f"{what} needs {error.name}: pip install 'inset[{extra}]'.") from error
             raise PluginLoadError(f"{what} cannot be loaded from {target!r}: {error}.") from error
