@@ -56,13 +56,20 @@ def test_distribution_without_the_group_costs_no_parsing_of_its_metadata(site: P
 
 @pytest.mark.parametrize(
     ("file", "text"),
-    [("METADATA", None), ("METADATA", ""), ("entry_points.txt", "[inset]\nhalf\n"), ("entry_points.txt", "[inset]\nhalf = \n")],
+    [
+        ("METADATA", None),
+        ("METADATA", b""),
+        ("METADATA", b"Name: h\xff\n"),
+        ("entry_points.txt", b"[inset]\nhalf\n"),
+        ("entry_points.txt", b"[inset]\nhalf = \n"),
+        ("entry_points.txt", b"[inset]\nh\xff = a\n"),
+    ],
 )
-def test_unreadable_metadata_is_listed_and_harms_nobody_else(file: str, text: str | None, site: PluginSite) -> None:
+def test_unreadable_metadata_is_listed_and_harms_nobody_else(file: str, text: bytes | None, site: PluginSite) -> None:
     site.install("half")
     site.install("whole", code="@hookimpl\ndef register_models(registry): ...")
     path = site.folder / "half-1.0.dist-info" / file
-    path.unlink() if text is None else path.write_text(text)
+    path.unlink() if text is None else path.write_bytes(text)
     core, *others = PluginHost(distributions=site.distributions()).report()
     states = [report.state for report in others]
     assert core.state is PluginState.LOADED

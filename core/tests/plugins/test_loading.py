@@ -39,6 +39,9 @@ BROKEN = {
     "raises": Broken("raise RuntimeError('out of cheese')", "import", "RuntimeError: out of cheese (broken.plugin, line 2)"),
     "exits": Broken("import sys\nsys.exit(3)", "import", "SystemExit: 3"),
     "raises-what-is-no-exception": Broken("class Skipped(BaseException): ...\nraise Skipped('no GPU')", "import", "Skipped: no GPU"),
+    "raises-what-cannot-be-printed": Broken(
+        "class Mute(Exception):\n    def __str__(self):\n        raise ValueError\nraise Mute", "import", "Mute: <exception str() failed>"
+    ),
     "lacks-a-dependency": Broken("import no_such_module_at_all", "import", "No module named 'no_such_module_at_all'"),
     "is-not-python": Broken("def (:", "import", "SyntaxError"),
     "misspells-a-hook": Broken(
@@ -113,7 +116,9 @@ def test_keyboard_interrupt_is_never_taken_for_a_fault_of_the_plugin(site: Plugi
         (("inset>=0.1; extra == 'serve'",), "does not say which versions of inset"),
         (("inset>=0.1; python_version < '3'",), "does not say which versions of inset"),
         (("inset>=0.1", "Inset[engine]>=7"), "needs inset>=7"),
-        (("inset >= banana",), "cannot be read"),
+        (("inset >= banana",), "InvalidRequirement: "),
+        (("inset; nonsense == 'x'",), "InvalidRequirement: "),
+        (("inset>=0.1; platform_release > 'x!'",), "does not say which versions of inset"),
     ],
 )
 def test_plugin_for_another_version_is_refused_without_importing_it(

@@ -24,7 +24,12 @@ EXIT_UNKNOWN_NAME: Final = 2
 def add_plugin_options(parser: argparse.ArgumentParser) -> None:
     """Adds the options that choose plugins, for every command that loads some."""
     group = parser.add_argument_group("plugins")
-    group.add_argument("--plugin", action="append", metavar="NAME", help="load this plugin, and besides it only others named like this")
+    group.add_argument(
+        "--plugin",
+        action="append",
+        metavar="NAME",
+        help="load only the plugins that are named like this; an empty NAME leaves the built-ins",
+    )
     group.add_argument("--no-plugin", action="append", metavar="NAME", help="leave this plugin out")
     group.add_argument("--strict-plugins", action="store_true", default=None, help="a plugin that fails to load is fatal")
     group.add_argument("--trace-hooks", action="store_true", default=None, help="print every hook call to standard error")

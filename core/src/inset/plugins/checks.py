@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Final
 
 import pluggy
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 
 import inset
 from inset import hookspecs
@@ -19,7 +19,6 @@ from inset.errors import PluginContractError, PluginError, PluginLoadError
 from inset.plugins.discovery import Candidate
 from inset.plugins.registries import Registries
 from inset.plugins.tracing import trace_hooks
-from inset.registry import Owner
 
 __all__ = ["HOOKS", "check_requirement", "collect_registrations", "import_plugin", "isolated", "make_manager"]
 
@@ -41,23 +40,21 @@ def check_requirement(candidate: Candidate) -> None:
         )
     if candidate.is_builtin:
         return
-    found = [requirement for line in candidate.requires if (requirement := _inset_requirement(line)) is not None]
     whose = f"{candidate.distribution} {candidate.version}"
-    if not found:
-        raise PluginLoadError(f"{whose} does not say which versions of inset it works with (Requires-Dist: inset).", stage="require")
-    for requirement in found:
-        if not requirement.specifier.contains(inset.__version__, prereleases=True):
-            raise PluginLoadError(f"{whose} needs inset{requirement.specifier}, and this is inset {inset.__version__}.", stage="require")
+    with isolated(candidate, "require", PluginLoadError):
+        found = [requirement for line in candidate.requires if (requirement := _inset_requirement(line)) is not None]
+        if not found:
+            raise PluginLoadError(f"{whose} does not say which versions of inset it works with (Requires-Dist: inset).")
+        for requirement in found:
+            if not requirement.specifier.contains(inset.__version__, prereleases=True):
+                raise PluginLoadError(f"{whose} needs inset{requirement.specifier}, and this is inset {inset.__version__}.")
 
 
 def _inset_requirement(line: str) -> Requirement | None:
     """Returns the requirement if it is one on Inset that holds in this environment; other lines are not parsed at all."""
     if not _INSET_REQUIREMENT.fullmatch(line):
         return None
-    try:
-        requirement = Requirement(line)
-    except InvalidRequirement as error:
-        raise PluginLoadError(f"Requires-Dist: {line!r} cannot be read: {error}", stage="require") from error
+    requirement = Requirement(line)
     applies = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
     return requirement if applies else None
 
@@ -73,8 +70,8 @@ def isolated(candidate: Candidate, stage: str, error_class: type[PluginError]) -
         error.locate(stage=stage)
         raise
     except BaseException as error:
-        place = _place(candidate, error)
-        raise error_class(f"{type(error).__name__}: {error}{place}", stage=stage) from error
+        text = traceback.TracebackException(type(error), error, None)  # survives an exception that cannot be printed
+        raise error_class(f"{type(error).__name__}: {text}{_place(candidate, error)}", stage=stage) from error
 
 
 def _place(candidate: Candidate, error: BaseException) -> str:
@@ -137,7 +134,7 @@ def _suggest(name: str) -> str:
     return f"; did you mean {close[0]!r}?" if close else f". The hooks are {', '.join(HOOKS)}"
 
 
-def collect_registrations(candidate: Candidate, manager: pluggy.PluginManager, owner: Owner) -> Registries:
+def collect_registrations(candidate: Candidate, manager: pluggy.PluginManager) -> Registries:
     """Calls the collecting hooks of one plugin and returns what it registers, apart from everything else.
 
     Raises:
@@ -145,7 +142,7 @@ def collect_registrations(candidate: Candidate, manager: pluggy.PluginManager, o
         DuplicateNameError: It registers one name twice.
     """
     staged = Registries()
-    staged.mark(owner)
+    staged.mark(candidate.owner)
     for hook, registry in staged:
         with isolated(candidate, "register", PluginContractError):
             returned = getattr(manager.hook, hook)(registry=registry)

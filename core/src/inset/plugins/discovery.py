@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, cast
 
 import importlib_metadata
 
 import inset
-from inset.errors import PluginContractError
 from inset.registry import Owner, normalize_name
 
 __all__ = ["BUILTIN", "GROUP", "Candidate", "discover"]
@@ -62,28 +61,26 @@ def discover(distributions: Iterable[importlib_metadata.Distribution] | None = N
     if distributions is None:
         distributions = cast("Iterable[importlib_metadata.Distribution]", importlib_metadata.distributions())
     for distribution in distributions:
-        # The text test spares parsing the metadata of the hundreds of distributions that have nothing to do with us.
-        if f"[{GROUP}]" not in (distribution.read_text("entry_points.txt") or ""):
-            continue
-        candidates = tuple(_read(distribution))
+        candidates = _read(distribution)
         # The first one on the path is the one that Python imports; a later copy is shadowed.
-        if candidates and normalize_name(candidates[0].distribution) not in seen:
-            seen.add(normalize_name(candidates[0].distribution))
-            found.extend(candidates)
+        found.extend(candidate for candidate in candidates if normalize_name(candidate.distribution) not in seen)
+        seen.update(normalize_name(candidate.distribution) for candidate in candidates if not candidate.problem)
     if not any(candidate.is_builtin for candidate in found):
         found.append(Candidate(BUILTIN, BUILTIN, inset.__version__, "inset.builtin"))
     return tuple(sorted(found, key=lambda c: (not c.is_builtin, c.name, c.distribution, c.target)))
 
 
-def _read(distribution: importlib_metadata.Distribution) -> Iterator[Candidate]:
+def _read(distribution: importlib_metadata.Distribution) -> tuple[Candidate, ...]:
     name, version = "unknown distribution", "unknown"
-    requires: tuple[str, ...] = ()
     try:
+        # The text test spares parsing the metadata of the hundreds of distributions that have nothing to do with us.
+        if f"[{GROUP}]" not in (distribution.read_text("entry_points.txt") or ""):
+            return ()
         metadata = distribution.metadata
         name, version = str(metadata["Name"]), str(metadata["Version"])
         # `requires` parses the metadata a second time; it is asked only for the old egg-info, which keeps requirements in another file.
         requires = tuple(metadata.get_all("Requires-Dist") or distribution.requires or ())
-        for entry in distribution.entry_points.select(group=GROUP):
-            yield Candidate(normalize_name(entry.name), name, version, entry.value, requires)
-    except (PluginContractError, LookupError, ValueError, TypeError, OSError) as error:
-        yield Candidate(normalize_name(name), name, version, "", requires, problem=f"{type(error).__name__}: {error}")
+        entries = distribution.entry_points.select(group=GROUP)
+        return tuple(Candidate(normalize_name(entry.name), name, version, entry.value, requires) for entry in entries)
+    except Exception as error:  # damaged files, and other packages' finders, may raise anything
+        return (Candidate(normalize_name(name), name, version, "", problem=f"{type(error).__name__}: {error}"),)

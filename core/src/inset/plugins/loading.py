@@ -121,7 +121,7 @@ def _load(record: PluginRecord, *, trace: bool) -> None:
     finally:
         record.import_seconds = time.perf_counter() - started
     record.manager = make_manager(record.candidate, module, trace=trace)
-    record.staged = collect_registrations(record.candidate, record.manager, record.candidate.owner)
+    record.staged = collect_registrations(record.candidate, record.manager)
 
 
 def _settle_entry_names(records: Sequence[PluginRecord]) -> None:
