@@ -67,6 +67,11 @@ if TYPE_CHECKING:
     from inset.media.stream import ByteStream, FetchLimits, Validators
     from inset.media.url import MediaUrl
     from inset.modeling.interfaces import AttentionLayerSpec, LoadOptions, ModelAdapter, PromptPositions
+    from inset.processing.dummy_inputs import DummyInputsBuilder
+    from inset.processing.info import ProcessingContext, ProcessingInfo
+    from inset.processing.processor import MultiModalProcessor
+    from inset.processing.prompt_updates import PlaceholderContent, PromptInsertion, PromptReplacement, PromptUpdate
+    from inset.processing.resize import center_crop, check_resample, pad_to_square, resize_peak_bytes, resize_pixels, shortest_edge_size
     from inset.registry import CheckpointRegistry, MediaConnectorRegistry, ModelRegistry, ProcessorCacheRegistry, ProcessorRegistry
 
 __all__ = [
@@ -86,6 +91,7 @@ __all__ = [
     "ConfigError",
     "ConnectorContext",
     "DecodeSpec",
+    "DummyInputsBuilder",
     "DuplicateNameError",
     "EncoderError",
     "EngineDeadError",
@@ -122,7 +128,9 @@ __all__ = [
     "ModelRegistry",
     "MultiModalCacheMissError",
     "MultiModalFeature",
+    "MultiModalProcessor",
     "OverloadedError",
+    "PlaceholderContent",
     "PlaceholderError",
     "PlaceholderRange",
     "PluginContractError",
@@ -130,12 +138,17 @@ __all__ = [
     "PluginLoadError",
     "ProcessedItem",
     "ProcessedPrompt",
+    "ProcessingContext",
+    "ProcessingInfo",
     "ProcessorCacheEngine",
     "ProcessorCacheFront",
     "ProcessorCacheRegistry",
     "ProcessorRegistry",
+    "PromptInsertion",
     "PromptPositions",
+    "PromptReplacement",
     "PromptTooLongError",
+    "PromptUpdate",
     "ServerError",
     "TooLargeError",
     "TransientFetchError",
@@ -144,8 +157,14 @@ __all__ = [
     "Validators",
     "VideoFrames",
     "canonical_json",
+    "center_crop",
+    "check_resample",
     "load_checkpoint",
+    "pad_to_square",
+    "resize_peak_bytes",
+    "resize_pixels",
     "runs_from_mask",
+    "shortest_edge_size",
 ]
 
 _HOMES: Final = {
@@ -164,6 +183,7 @@ _HOMES: Final = {
     "ConfigError": "inset.errors",
     "ConnectorContext": "inset.media.connector",
     "DecodeSpec": "inset.identity",
+    "DummyInputsBuilder": "inset.processing.dummy_inputs",
     "DuplicateNameError": "inset.errors",
     "EncoderError": "inset.errors",
     "EngineDeadError": "inset.errors",
@@ -201,7 +221,9 @@ _HOMES: Final = {
     "ModelRegistry": "inset.registry",
     "MultiModalCacheMissError": "inset.cache.base",
     "MultiModalFeature": "inset.inputs",
+    "MultiModalProcessor": "inset.processing.processor",
     "OverloadedError": "inset.errors",
+    "PlaceholderContent": "inset.processing.prompt_updates",
     "PlaceholderError": "inset.errors",
     "PlaceholderRange": "inset.inputs",
     "PluginContractError": "inset.errors",
@@ -209,12 +231,17 @@ _HOMES: Final = {
     "PluginLoadError": "inset.errors",
     "ProcessedItem": "inset.cache.base",
     "ProcessedPrompt": "inset.inputs",
+    "ProcessingContext": "inset.processing.info",
+    "ProcessingInfo": "inset.processing.info",
     "ProcessorCacheEngine": "inset.cache.base",
     "ProcessorCacheFront": "inset.cache.base",
     "ProcessorCacheRegistry": "inset.registry",
     "ProcessorRegistry": "inset.registry",
+    "PromptInsertion": "inset.processing.prompt_updates",
     "PromptPositions": "inset.modeling.interfaces",
+    "PromptReplacement": "inset.processing.prompt_updates",
     "PromptTooLongError": "inset.errors",
+    "PromptUpdate": "inset.processing.prompt_updates",
     "ServerError": "inset.errors",
     "TooLargeError": "inset.errors",
     "TransientFetchError": "inset.errors",
@@ -223,8 +250,14 @@ _HOMES: Final = {
     "Validators": "inset.media.stream",
     "VideoFrames": "inset.media.decoded",
     "canonical_json": "inset.identity",
+    "center_crop": "inset.processing.resize",
+    "check_resample": "inset.processing.resize",
     "load_checkpoint": "inset.checkpoint",
+    "pad_to_square": "inset.processing.resize",
+    "resize_peak_bytes": "inset.processing.resize",
+    "resize_pixels": "inset.processing.resize",
     "runs_from_mask": "inset.inputs",
+    "shortest_edge_size": "inset.processing.resize",
 }
 
 if not TYPE_CHECKING:  # a type checker shall know these names alone

@@ -71,7 +71,6 @@ class ProcessingInfo(ABC):
         self.context = context
         self._media_ios: OrderedDict[tuple[str, bytes], MediaIO[Any]] = OrderedDict()
         self._lock = threading.Lock()
-        self._check_limits()
 
     @property
     def checkpoint(self) -> Checkpoint:
@@ -219,7 +218,13 @@ class ProcessingInfo(ABC):
                 self._media_ios.popitem(last=False)
         return media_io
 
-    def _check_limits(self) -> None:
+    @final
+    def check_options(self) -> None:
+        """Checks the operator's limits and options, once, at start.
+
+        Raises:
+            ConfigError: A limit is below 0 or names a modality that the model does not take, or an option is unknown.
+        """
         supported = self.get_supported_mm_limits()
         for modality, limit in self.context.limit_mm_per_prompt.items():
             if limit < 0:
@@ -227,3 +232,7 @@ class ProcessingInfo(ABC):
             if limit and modality not in supported:
                 takes = ", ".join(supported) or "text alone"
                 raise ConfigError(f"limit_mm_per_prompt names {modality!r}, which this model does not take. It takes {takes}.")
+        try:
+            self.scope_processor_kwargs({})
+        except InvalidRequestError as error:
+            raise ConfigError(f"mm_processor_kwargs: {error.message}") from error

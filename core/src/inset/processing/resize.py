@@ -24,7 +24,7 @@ def check_resample(resample: object) -> int:
     """
     if isinstance(resample, bool) or resample not in _MODES:
         raise InvalidRequestError(f"resample must be 0 (nearest), 2 (bilinear) or 3 (bicubic), not {resample!r}.", stage="plan")
-    return int(resample)  # type: ignore[call-overload,no-any-return]
+    return int(resample)
 
 
 def resize_pixels(pixels: NDArray[np.uint8], size: tuple[int, int], *, resample: int = 3) -> NDArray[np.uint8]:
