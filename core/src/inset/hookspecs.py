@@ -1,6 +1,6 @@
 """The hooks that a plugin may implement: markers and signatures, nothing else.
 
-Every hook is called while a core is built, never per request, in the process that builds it.
+Hooks are called in the process that builds a core: the collecting ones while it is built, `get_media_io` once for each modality, none per request.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def register_processor_caches(registry: ProcessorCacheRegistry) -> None:
 def get_media_io(modality: str, info: Checkpoint) -> MediaIOFactory | None:
     """Returns a factory of MediaIOs for a model's modality, or None to leave the choice to others.
 
-    Called once for each modality when a checkpoint's processing info is built; `info` holds the checkpoint's configs. The plugin that
+    Called once for each modality of a checkpoint, when its first decoder is needed; `info` holds the checkpoint's configs. The plugin that
     registered the checkpoint's processor is asked first, then the others in the order of their names, and the core's own last; the
     first answer that is not None is taken. The factory is called per request as ``factory(options, media_config)``, with the media IO
     options of that request, so it must be cheap and without side effects; the class of a `MediaIO` is one.

@@ -77,7 +77,7 @@ def list_provisions(registries: Registries, *, has_media_io: bool) -> tuple[Prov
     """Returns what one plugin's staged registries hold, sorted by kind and name."""
     provided = [_describe(registry, name) for _, registry in registries for name in registry.names()]
     if has_media_io:
-        provided.append(Provision("media IO", "get_media_io", "asked when a model's processing info is built"))
+        provided.append(Provision("media IO", "get_media_io", "asked for the decoder of each modality"))
     return tuple(sorted(provided))
 
 
