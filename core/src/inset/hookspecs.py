@@ -1,6 +1,7 @@
 """The hooks that a plugin may implement: markers and signatures, nothing else.
 
-Hooks are called in the process that builds a core: the collecting ones while it is built, `get_media_io` once for each modality, none per request.
+They are called in the process that builds a core: the collecting ones while it is built, `get_media_io` once for each modality, and none
+per request.
 """
 
 from __future__ import annotations
