@@ -202,6 +202,7 @@ class EngineRequest:
         sampling_params: With `max_tokens` resolved against the context length and `n` equal to 1.
         eos_token_ids: Tokens that end the answer unless `ignore_eos`.
         prompt_embeds: As in `ProcessedPrompt`.
+        prompt_embeds_hash: Digest of the shape and bytes of `prompt_embeds`; without it the blocks of this request are never shared.
         cache_salt: As in `ProcessedPrompt`.
         arrival_time_seconds: `time.monotonic()` of the front end when the request was accepted.
     """
@@ -212,5 +213,6 @@ class EngineRequest:
     sampling_params: SamplingParams = field(default_factory=SamplingParams)
     eos_token_ids: tuple[int, ...] = ()
     prompt_embeds: np.ndarray[Any, Any] | None = None
+    prompt_embeds_hash: bytes | None = None
     cache_salt: str | None = None
     arrival_time_seconds: float = 0.0

@@ -59,7 +59,8 @@ class SchedulerOutput:
         num_scheduled_tokens: Request id -> positions to compute in this step; the order is the order in the batch.
         scheduled_encoder_inputs: Request id -> indices into its `mm_features` whose encoder runs in this step.
         free_encoder_mm_hashes: Encoder outputs to drop before this step's encoders run.
-        finished_req_ids: Requests to forget, preempted ones included.
+        finished_req_ids: Requests to forget, preempted ones included, before the new ones are taken in: an id may come again in the same
+            step.
     """
 
     scheduled_new_reqs: Sequence[NewRequestData] = ()
