@@ -30,7 +30,9 @@ def _make_limits(**changes: Any) -> SchedulerLimits:
     return replace(limits, **changes)
 
 
-def _make_item(name: str, offset: int, length: int, is_embed: tuple[tuple[int, int], ...] | None = None, **changes: Any) -> MultiModalFeature:
+def _make_item(
+    name: str, offset: int, length: int, is_embed: tuple[tuple[int, int], ...] | None = None, **changes: Any
+) -> MultiModalFeature:
     place = PlaceholderRange(offset, length, is_embed)
     plan = ItemPlan(num_tokens=length, num_embeds=place.num_embeds, is_embed=is_embed)
     item = MultiModalFeature(
@@ -45,9 +47,7 @@ def _make_request(
     """A request whose prompt is given, or counts up from 100 to the length given."""
     token_ids = list(range(100, 100 + prompt)) if isinstance(prompt, int) else list(prompt)
     params = SamplingParams(max_tokens=max_tokens, temperature=0)
-    return replace(
-        EngineRequest(request_id=request_id, prompt_token_ids=token_ids, mm_features=items, sampling_params=params), **changes
-    )
+    return replace(EngineRequest(request_id=request_id, prompt_token_ids=token_ids, mm_features=items, sampling_params=params), **changes)
 
 
 def content_at(request: EngineRequest, token_ids: Sequence[int], position: int, before: int) -> int:

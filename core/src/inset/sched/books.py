@@ -66,7 +66,7 @@ class Books:
         requests: All requests by id.
         waiting: Those that the worker does not know, in the order of arrival.
         running: Those that it knows, in the order of arrival.
-        passed_over: Those that found no room for an item or a whole prompt when it was their turn last.
+        passed_over: Those that found no room for an item or a whole prompt when it was their turn, and were not scheduled since.
         finished_req_ids: Those that the worker has to forget and was not told of yet.
     """
 
@@ -118,9 +118,13 @@ class Books:
         self.passed_over.pop(request.request_id, None)
 
     def pass_over(self, request: Request) -> None:
-        """Counts a step in which it was a request's turn and it found no room for an item or a whole prompt."""
-        request.num_passed_over += 1
+        """Notes that it was a request's turn and it found no room for an item or a whole prompt."""
         self.passed_over[request.request_id] = request
+
+    def age_passed_over(self) -> None:
+        """Counts a step for all that are passed over, also for those whose turn did not come because others took the whole step."""
+        for request in self.passed_over.values():
+            request.num_passed_over += 1
 
     def end(self, request: Request) -> None:
         """Takes everything from a request and forgets it."""

@@ -51,7 +51,7 @@ class EncoderCacheManager:
         return EncoderRoom(self._referenced.keys(), self._unreferenced.keys(), self.size - self._num_referenced_embeds, compute_budget)
 
     def closed_room(self) -> EncoderRoom:
-        """Returns the room of a request that has to wait for another one: it may use what is referenced, and nothing else."""
+        """Returns the room of a running request behind one that waits for room: it may use what is referenced, and nothing else."""
         return EncoderRoom(self._referenced.keys(), (), 0, 0)
 
     def take(self, request_id: str, items: Sequence[MultiModalFeature], plan: EncoderPlan) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from inset.inputs import MultiModalFeature
 
-__all__ = ["EncoderPlan", "EncoderRoom", "plan_encoder_inputs"]
+__all__ = ["NO_ROOM", "EncoderPlan", "EncoderRoom", "plan_encoder_inputs"]
 
 
 class EncoderRoom(NamedTuple):
@@ -26,6 +26,10 @@ class EncoderRoom(NamedTuple):
     unreferenced: Collection[bytes]
     num_free_embeds: int
     compute_budget: int
+
+
+NO_ROOM: Final = EncoderRoom((), (), 0, 0)
+"""For a request that may use nothing: its window ends before its first item."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,7 @@ class Request:
         num_registered_blocks: How many of its blocks were offered to the prefix cache.
         is_cacheable: Its blocks may be found by others, and others' by it.
         num_cached_tokens: Prompt positions that the prefix cache held when it was first scheduled.
-        num_passed_over: Steps in a row in which it could have run but for an item, or a prompt, that found no room.
+        num_passed_over: Steps that it has been waiting since it found no room for an item, or for a whole prompt.
         is_running: The worker knows it.
         times: When it came to its stages.
     """

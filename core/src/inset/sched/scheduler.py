@@ -12,7 +12,7 @@ from inset.inputs import EngineRequest
 from inset.outputs import EngineOutput
 from inset.sched.admission import check_admission
 from inset.sched.books import Books, SchedulerStats
-from inset.sched.encoder_planner import EncoderPlan, plan_encoder_inputs
+from inset.sched.encoder_planner import NO_ROOM, EncoderPlan, EncoderRoom, plan_encoder_inputs
 from inset.sched.limits import SchedulerLimits
 from inset.sched.request import Request
 from inset.sched.step_draft import StepDraft
@@ -115,6 +115,7 @@ class Scheduler:
         self._schedule_decodes(draft)
         self._schedule_prefills(draft)
         self._admit_waiting(draft, first)
+        self._books.age_passed_over()
         self._in_flight = draft.scheduled
         finished, self._books.finished_req_ids = self._books.finished_req_ids, []
         return draft.build(free_encoder_mm_hashes=self._books.encoder.take_freed(), finished_req_ids=finished)
@@ -123,7 +124,7 @@ class Scheduler:
         """Puts the first request that was passed over too often before all others, and returns it.
 
         If it still finds no room in the encoder cache, the cache is closed to those that arrived later: what they hold runs out, and the
-        room becomes free. It is not closed while the request lacks blocks, because those that hold the blocks must get on.
+        room becomes free; text goes on. It is not closed while the request lacks blocks, because those that hold the blocks must get on.
         """
         aged = [request for request in self._books.passed_over.values() if request.num_passed_over >= PASSED_OVER_LIMIT]
         first = min(aged, key=lambda request: request.arrival, default=None)
@@ -172,9 +173,12 @@ class Scheduler:
         if draft.has_preempted or not self._has_free_seat():
             return
         for request in list(self._books.waiting):
-            # Nobody is taken in behind one that lacks blocks, nor behind one that was passed over too often.
-            is_end = draft.token_budget == 0 or not self._has_free_seat() or request is first
-            if is_end or self._admit(request, draft) is _Admission.NO_BLOCKS:
+            if draft.token_budget == 0 or not self._has_free_seat():
+                break
+            if request is first:
+                if draft.closed_after is None:
+                    break  # it lacks blocks, and nobody behind it may take them
+            elif self._admit(request, draft) is _Admission.NO_BLOCKS:
                 break
 
     def _has_free_seat(self) -> bool:
@@ -199,13 +203,17 @@ class Scheduler:
         if not request.items or start >= request.num_prompt_tokens:
             plan = EncoderPlan(stop - start)
         else:
-            is_closed = draft.closed_after is not None and request.arrival > draft.closed_after
-            encoder = self._books.encoder
-            room = encoder.closed_room() if is_closed else encoder.room(draft.encoder_budget)
-            plan = plan_encoder_inputs(request.items, start, stop, room=room, is_chunking_items=not self._limits.disable_chunked_mm_input)
+            room, is_chunking_items = self._room(request, draft), not self._limits.disable_chunked_mm_input
+            plan = plan_encoder_inputs(request.items, start, stop, room=room, is_chunking_items=is_chunking_items)
         # Where prompts are not cut, only what follows the prompt, after preemption, may be left for a later step.
         least = 0 if self._limits.enable_chunked_prefill else request.num_prompt_tokens
         return plan if start + plan.num_tokens >= least else EncoderPlan(0)
+
+    def _room(self, request: Request, draft: StepDraft) -> EncoderRoom:
+        if draft.closed_after is None or request.arrival <= draft.closed_after:
+            return self._books.encoder.room(draft.encoder_budget)
+        # Who runs may use what is held anyway, and so comes to its end; a newcomer would hold it longer, and the next one longer still.
+        return self._books.encoder.closed_room() if request.is_running else NO_ROOM
 
     def update(self, scheduled: SchedulerOutput, output: ModelRunnerOutput) -> list[EngineOutput]:
         """Takes in what a step gave, ends what is done, and returns one output for each request with a token or an end.
