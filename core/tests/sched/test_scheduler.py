@@ -256,7 +256,7 @@ def test_small_items_overtake_a_huge_one_for_a_few_steps_and_then_wait_for_it(
             break
         overtaking += len(step.scheduled_new_reqs)
     assert "huge" in step.scheduled_encoder_inputs
-    assert 0 < overtaking
+    assert overtaking > 0
     assert number <= PASSED_OVER_LIMIT + 3
     run_out(scheduler, 5000)
 
