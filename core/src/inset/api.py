@@ -66,7 +66,9 @@ if TYPE_CHECKING:
     from inset.media.ref import MediaRef
     from inset.media.stream import ByteStream, FetchLimits, Validators
     from inset.media.url import MediaUrl
+    from inset.modeling.attention import own_attention, read_attention_layers
     from inset.modeling.interfaces import AttentionLayerSpec, LoadOptions, ModelAdapter, PromptPositions
+    from inset.modeling.loading import build_module, load_weights
     from inset.processing.dummy_inputs import DummyInputsBuilder
     from inset.processing.info import ProcessingContext, ProcessingInfo
     from inset.processing.processor import MultiModalProcessor
@@ -156,11 +158,15 @@ __all__ = [
     "UuidConflictError",
     "Validators",
     "VideoFrames",
+    "build_module",
     "canonical_json",
     "center_crop",
     "check_resample",
     "load_checkpoint",
+    "load_weights",
+    "own_attention",
     "pad_to_square",
+    "read_attention_layers",
     "resize_peak_bytes",
     "resize_pixels",
     "runs_from_mask",
@@ -168,6 +174,7 @@ __all__ = [
 ]
 
 _HOMES: Final = {
+    "JSON": "inset.identity",
     "AttentionLayerSpec": "inset.modeling.interfaces",
     "AudioSamples": "inset.media.decoded",
     "AuthenticationError": "inset.errors",
@@ -198,7 +205,6 @@ _HOMES: Final = {
     "ItemTensors": "inset.inputs",
     "ItemToCommit": "inset.cache.base",
     "ItemTooLargeError": "inset.errors",
-    "JSON": "inset.identity",
     "LoadOptions": "inset.modeling.interfaces",
     "MediaConfig": "inset.config",
     "MediaConnector": "inset.media.connector",
@@ -249,11 +255,15 @@ _HOMES: Final = {
     "UuidConflictError": "inset.errors",
     "Validators": "inset.media.stream",
     "VideoFrames": "inset.media.decoded",
+    "build_module": "inset.modeling.loading",
     "canonical_json": "inset.identity",
     "center_crop": "inset.processing.resize",
     "check_resample": "inset.processing.resize",
     "load_checkpoint": "inset.checkpoint",
+    "load_weights": "inset.modeling.loading",
+    "own_attention": "inset.modeling.attention",
     "pad_to_square": "inset.processing.resize",
+    "read_attention_layers": "inset.modeling.attention",
     "resize_peak_bytes": "inset.processing.resize",
     "resize_pixels": "inset.processing.resize",
     "runs_from_mask": "inset.inputs",

@@ -1,0 +1,247 @@
+"""Carries out what the scheduler decided for a step: encoders, splicing, the text model, the next tokens."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+
+from inset.errors import InvariantError
+from inset.inputs import MultiModalFeature
+from inset.modeling.forward_context import forward_context
+from inset.modeling.interfaces import ModelAdapter
+from inset.step import ModelRunnerOutput, NewRequestData, RequestFailure, SchedulerOutput, TokenLogprobs
+from inset.worker.decode_workspace import DecodeWorkspace
+from inset.worker.encoder_cache import EncoderCache, EncoderCacheStats
+from inset.worker.encoder_runner import EncoderReport, EncoderRunner
+from inset.worker.input_batch import RequestState, StepInputs, StepSlice, pack
+from inset.worker.kv_cache import PagedKVCache
+from inset.worker.sampler import sample
+from inset.worker.splice import SpliceRun, splice, window_slices
+from inset.worker.step_attention import StepAttention
+
+__all__ = ["ModelRunner", "ModelRunnerStats"]
+
+_GIB: Final = 1024**3
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRunnerStats:
+    """Counters since start, and what is held now.
+
+    Attributes:
+        num_steps: Steps with at least one position.
+        num_tokens: Positions computed.
+        num_encoder_runs: Items whose encoder ran.
+        num_requests: Requests known now.
+        num_workspace_rows: Rows of the decode workspace in use.
+        encoder_cache: What the encoder cache holds.
+    """
+
+    num_steps: int
+    num_tokens: int
+    num_encoder_runs: int
+    num_requests: int
+    num_workspace_rows: int
+    encoder_cache: EncoderCacheStats
+
+
+class ModelRunner:
+    """The worker of one model on one device; it owns weights, KV cache and encoder cache, and is used by one thread.
+
+    Args:
+        adapter: The loaded model.
+        device: Where it runs.
+        dtype: Type of its activations.
+        block_size: Positions in one KV block.
+        num_blocks: KV blocks.
+        max_num_seqs: Most requests in one step.
+        max_model_len: Longest request, in tokens.
+        workspace_bytes: Bound of the decode workspace; 0 does without, None is 1 GiB on a CPU and none elsewhere.
+        seed: Seeds requests that bring no seed of their own.
+    """
+
+    def __init__(
+        self,
+        adapter: ModelAdapter,
+        *,
+        device: torch.device,
+        dtype: torch.dtype,
+        block_size: int,
+        num_blocks: int,
+        max_num_seqs: int,
+        max_model_len: int,
+        workspace_bytes: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        self._adapter = adapter
+        self._device = device
+        self._dtype = dtype
+        self._seed = seed
+        self._cache = PagedKVCache(adapter.attention_layers, num_blocks=num_blocks, block_size=block_size, dtype=dtype, device=device)
+        if workspace_bytes is None:
+            workspace_bytes = _GIB if device.type == "cpu" else 0
+        self._workspace = DecodeWorkspace(self._cache, max_num_rows=max_num_seqs, max_length=max_model_len, max_bytes=workspace_bytes)
+        self._encoder_cache = EncoderCache()
+        self._encoder = EncoderRunner(adapter, self._encoder_cache, device=device, dtype=dtype)
+        self._requests: dict[str, RequestState] = {}
+        self._num_steps = 0
+        self._num_tokens = 0
+        self._num_encoder_runs = 0
+
+    @property
+    def stats(self) -> ModelRunnerStats:
+        """A snapshot of the counters."""
+        return ModelRunnerStats(
+            self._num_steps,
+            self._num_tokens,
+            self._num_encoder_runs,
+            len(self._requests),
+            self._workspace.num_rows_in_use,
+            self._encoder_cache.stats,
+        )
+
+    def reset_encoder_cache(self) -> None:
+        """Forgets all encoder outputs; the scheduler must forget them too, before the next step."""
+        self._encoder_cache.clear()
+
+    @torch.inference_mode()
+    def execute(self, scheduled: SchedulerOutput) -> ModelRunnerOutput:
+        """Runs one step.
+
+        Raises:
+            InvariantError: The scheduler spoke of a request that is not known, or of positions that it does not have.
+        """
+        self._take_over(scheduled)
+        encoded = self._run_encoders(scheduled)
+        slices = self._slices(scheduled.num_scheduled_tokens)
+        runs, failures = self._item_rows(slices, encoded.failures)
+        slices = [piece for piece in slices if piece.state.request.request_id not in failures]
+        started = time.perf_counter()
+        tokens, logprobs = self._compute(slices, runs) if slices else ({}, {})
+        self._num_encoder_runs += encoded.num_runs
+        return ModelRunnerOutput(
+            sampled_token_ids=tokens,
+            logprobs=logprobs,
+            failures=failures,
+            num_encoder_runs=encoded.num_runs,
+            encode_seconds=encoded.seconds,
+            forward_seconds=time.perf_counter() - started if slices else 0.0,
+        )
+
+    def _take_over(self, scheduled: SchedulerOutput) -> None:
+        for request_id in scheduled.finished_req_ids:
+            self._requests.pop(request_id, None)
+            self._workspace.release(request_id)
+        for mm_hash in scheduled.free_encoder_mm_hashes:
+            self._encoder_cache.drop(mm_hash)
+        for new in scheduled.scheduled_new_reqs:
+            self._workspace.release(new.request.request_id)
+            self._requests[new.request.request_id] = self._admit(new)
+        for known in scheduled.scheduled_cached_reqs:
+            self._state(known.request_id).update(known)
+
+    def _admit(self, data: NewRequestData) -> RequestState:
+        request = data.request
+        positions = self._adapter.get_positions(request.prompt_token_ids, request.mm_features)
+        state = RequestState.admit(data, positions, seed=self._seed)
+        if request.prompt_embeds is not None:
+            state.prompt_rows = torch.tensor(request.prompt_embeds, device=self._device, dtype=self._dtype)
+        return state
+
+    def _state(self, request_id: str) -> RequestState:
+        state = self._requests.get(request_id)
+        if state is None:
+            raise InvariantError(f"The worker does not know the request {request_id!r} that was scheduled.")
+        return state
+
+    def _run_encoders(self, scheduled: SchedulerOutput) -> EncoderReport:
+        features = [
+            self._state(request_id).request.mm_features[index]
+            for request_id, indices in scheduled.scheduled_encoder_inputs.items()
+            for index in indices
+        ]
+        return self._encoder.run(features) if features else EncoderReport()
+
+    def _slices(self, num_scheduled_tokens: Mapping[str, int]) -> list[StepSlice]:
+        """Returns the slices of the step in the order that `StepAttention` wants."""
+        pieces = [StepSlice(self._state(request_id), count) for request_id, count in num_scheduled_tokens.items() if count]
+        decoding = {piece.state.request.request_id: piece for piece in pieces if piece.is_decode}
+        rows = self._workspace.assign_rows(
+            {request_id: piece.stop for request_id, piece in decoding.items()},
+            {request_id: piece.state.block_ids for request_id, piece in decoding.items()},
+        )
+        with_row = [StepSlice(decoding[i].state, 1, row) for i, row in sorted(rows.items(), key=lambda pair: pair[1])]
+        without = sorted((piece for i, piece in decoding.items() if i not in rows), key=lambda piece: piece.stop)
+        return [*with_row, *without, *(piece for piece in pieces if not piece.is_decode)]
+
+    def _item_rows(
+        self, slices: Sequence[StepSlice], failed: Mapping[bytes, RequestFailure]
+    ) -> tuple[dict[str, list[tuple[int, torch.Tensor]]], dict[str, RequestFailure]]:
+        """Returns the rows that each request's window needs, by position in the request, and who cannot go on."""
+        runs: dict[str, list[tuple[int, torch.Tensor]]] = {}
+        failures: dict[str, RequestFailure] = {}
+        for piece in slices:
+            request = piece.state.request
+            own: list[tuple[int, torch.Tensor]] = []
+            if piece.state.prompt_rows is not None and piece.start < len(piece.state.prompt_rows):
+                own.append((piece.start, piece.state.prompt_rows[piece.start : piece.stop]))
+            for feature in request.mm_features:
+                found = window_slices(feature.placeholder, piece.start, piece.stop)
+                if not found:
+                    continue
+                rows = self._rows_of(feature)
+                if feature.mm_hash in failed or rows is None:
+                    failures[request.request_id] = _blame(feature, failed)
+                    break
+                own.extend((piece.start + f.position, rows[f.first_row : f.first_row + f.num_rows]) for f in found)
+            runs[request.request_id] = own
+        return runs, failures
+
+    def _rows_of(self, feature: MultiModalFeature) -> torch.Tensor | None:
+        rows = self._encoder_cache.get(feature.mm_hash)
+        if rows is None and feature.is_embedding and feature.data is not None:
+            rows = self._encoder.embedding_rows(feature)
+        return rows if rows is not None and len(rows) == feature.num_embeds else None
+
+    def _compute(
+        self, slices: Sequence[StepSlice], runs: Mapping[str, Sequence[tuple[int, torch.Tensor]]]
+    ) -> tuple[dict[str, int], dict[str, TokenLogprobs]]:
+        inputs = pack(slices, self._device)
+        self._num_steps += 1
+        self._num_tokens += len(inputs.input_ids)
+        placed = [
+            SpliceRun(start + position - piece.start, rows)
+            for piece, start in zip(slices, inputs.starts, strict=True)
+            for position, rows in runs[piece.state.request.request_id]
+        ]
+        hidden_states = self._forward(slices, inputs, placed)
+        giving = [piece.state for piece in slices if piece.gives_token]
+        if not giving:
+            return {}, {}
+        logits = self._adapter.compute_logits(hidden_states[inputs.last_positions])
+        token_ids, logprobs = sample(logits, [state.sampling for state in giving])
+        ids = [state.request.request_id for state in giving]
+        for state, token_id in zip(giving, token_ids, strict=True):
+            state.append(token_id)
+        return dict(zip(ids, token_ids, strict=True)), {i: lp for i, lp in zip(ids, logprobs, strict=True) if lp is not None}
+
+    def _forward(self, slices: Sequence[StepSlice], inputs: StepInputs, placed: Sequence[SpliceRun]) -> torch.Tensor:
+        input_ids = inputs.input_ids
+        for position, rows in placed:
+            input_ids[position : position + len(rows)] = 0  # a placeholder's id can lie outside the embedding table
+        embeds, layer_embeds = splice(self._adapter.embed_input_ids(input_ids), placed)
+        attention = StepAttention([piece.sequence for piece in slices], self._cache, self._workspace)
+        with forward_context(attention):
+            return self._adapter.forward(embeds[None], inputs.position_ids, layer_embeds=layer_embeds)
+
+
+def _blame(feature: MultiModalFeature, failed: Mapping[bytes, RequestFailure]) -> RequestFailure:
+    known = failed.get(feature.mm_hash)
+    message = (
+        known.message if known else f"The encoder's output for the {feature.modality} is missing in the worker; send the request again."
+    )
+    return RequestFailure(message, feature.modality, feature.item_index)
