@@ -1,4 +1,4 @@
-"""Fixtures of the LLaVA tests: checkpoint folders without weights."""
+"""Fixtures of the LLaVA tests: checkpoint folders with and without weights."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from inset.media.image import ImageIO
 from inset.processing.processor import MultiModalProcessor
 from inset.processing.registry import build_processor
 from inset.registry import ProcessorRegistry
+from inset.testing.tiny_checkpoints import build_tiny_llava, build_tiny_llava_next
 from inset_llava import plugin
 
 MakeCheckpoint = Callable[..., Checkpoint]
@@ -118,5 +119,20 @@ def make_processor(make_checkpoint: MakeCheckpoint, pool: MediaExecutor) -> Make
         plugin.register_processors(registry)
         checkpoint = make_checkpoint(model_type, **parts)
         return build_processor(registry, checkpoint, media_io_factories={"image": ImageIO}, pool=pool).processor
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Returns a function (family, options) -> folder of a random checkpoint with weights; equal options give the same folder."""
+    made: dict[str, Path] = {}
+
+    def make(family: str, **options: Any) -> Path:
+        name = f"{family}-{sorted(options.items())}"
+        if name not in made:
+            build = build_tiny_llava if family == "llava" else build_tiny_llava_next
+            made[name] = build(tmp_path_factory.mktemp(family), **options)
+        return made[name]
 
     return make

@@ -110,8 +110,8 @@ def build_linear_adapter(**changes: Any) -> LinearAdapter:
 
 def build_runner(adapter: ModelAdapter, **changes: Any) -> ModelRunner:
     """Returns a runner with room for a few thousand positions."""
-    options: dict[str, Any] = {"max_num_seqs": 16, "max_model_len": 2048, **changes}
-    return ModelRunner(adapter, device=torch.device("cpu"), dtype=torch.float32, block_size=BLOCK_SIZE, num_blocks=NUM_BLOCKS, **options)
+    options: dict[str, Any] = {"max_num_seqs": 16, "max_model_len": 2048, "dtype": torch.float32, **changes}
+    return ModelRunner(adapter, device=torch.device("cpu"), block_size=BLOCK_SIZE, num_blocks=NUM_BLOCKS, **options)
 
 
 def build_driver(runner: ModelRunner) -> StepDriver:

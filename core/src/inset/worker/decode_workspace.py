@@ -76,7 +76,7 @@ class DecodeWorkspace:
             self._free.sort(reverse=True)  # the lowest row is taken first: rows in use stay neighbours
 
     def _grow(self, length: int, num_sequences: int) -> None:
-        capacity = self._capacity
+        capacity = max(self._capacity, 1)
         while capacity < min(length, self._max_length):
             capacity *= 2
         if capacity > self._capacity > 0 and self._num_rows_at(capacity) >= num_sequences:

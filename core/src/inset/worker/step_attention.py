@@ -62,7 +62,7 @@ class _Group(NamedTuple):
 class StepAttention(PackedAttention):
     """Attention over one packed batch; made anew for each step and used by one thread."""
 
-    def __init__(self, sequences: Sequence[SequenceSlice], cache: PagedKVCache, workspace: DecodeWorkspace) -> None:
+    def __init__(self, sequences: Sequence[SequenceSlice], cache: PagedKVCache, workspace: DecodeWorkspace | None) -> None:
         self._sequences = sequences
         self._cache = cache
         self._workspace = workspace
@@ -103,6 +103,7 @@ class StepAttention(PackedAttention):
         self._cache.write(layer_idx, self._slots, key, value)
         num_rows = len(self._rows)
         if num_rows:
+            assert self._workspace is not None
             for rows, new in zip(self._workspace.layers[layer_idx], (key, value), strict=True):
                 rows[self._rows, :, self._row_positions] = new[:num_rows]
         output = query.new_empty((num_tokens, num_heads, head_dim))
@@ -150,6 +151,7 @@ class StepAttention(PackedAttention):
 
     def _dense(self, layer_idx: int, group: _Group) -> LayerKV:
         assert group.first_row is not None
+        assert self._workspace is not None
         rows = slice(group.first_row, group.first_row + len(group.lengths))
         longest = max(group.lengths)
         return LayerKV(*(t[rows, :, :longest] for t in self._workspace.layers[layer_idx]))
