@@ -19,7 +19,8 @@ MakeHost = Callable[..., PluginHost]
 
 
 def checkpoint(model_type: str = "pictures") -> Checkpoint:
-    return Checkpoint(folder=Path("pictures"), config={"model_type": model_type, "architectures": ["Pictures"]})
+    config = {"model_type": model_type, "architectures": ["Pictures"]}
+    return Checkpoint(folder=Path("pictures"), config=config, chat_template="{{ messages }}" * 1000)
 
 
 ANSWERS = """
@@ -186,6 +187,7 @@ def test_traced_hooks_print_call_implementation_and_result(
     assert lines[call + 1] == "inset hook:   implemented by one in one.plugin"
     assert lines[call + 2] == "inset hook:   register_processors filled <ProcessorRegistry of processors: pictures>"
     assert "inset hook:   get_media_io returned <class 'dict'>" in lines
+    assert all(len(line) < 500 for line in lines), "a checkpoint's configs are cut short"
 
 
 def test_traced_hook_that_raises_prints_what_it_raised(site: PluginSite, make_host: MakeHost, capsys: pytest.CaptureFixture[str]) -> None:
