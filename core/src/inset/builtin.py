@@ -38,6 +38,7 @@ def register_processor_caches(registry: ProcessorCacheRegistry) -> None:
         engine="inset.cache.processor_only:ProcessorOnlyCacheEngine",
         supports_multiple_fronts=True,
     )
+    registry.register("shm", front="inset.cache.shm:ShmCacheFront", engine="inset.cache.shm:ShmCacheEngine")
 
 
 @hookimpl

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from inset.cache.base import CacheTransaction, CommittedItem, ProcessorCacheEngine, ProcessorCacheFront
 from inset.cache.lru import LruCacheEngine, LruCacheFront
 from inset.cache.processor_only import ProcessorOnlyCacheEngine, ProcessorOnlyCacheFront
+from inset.cache.shm import ShmCacheEngine, ShmCacheFront
 from inset.testing.conformance.processor_cache import CachePair, assert_same, hash_of, make_item
 
 CAPACITY_BYTES = 4096
@@ -54,8 +55,8 @@ steps = st.lists(st.one_of(requests, st.tuples(st.sampled_from(["advance", "end"
 
 @pytest.mark.parametrize(
     ("front_class", "engine_class"),
-    [(LruCacheFront, LruCacheEngine), (ProcessorOnlyCacheFront, ProcessorOnlyCacheEngine)],
-    ids=["lru", "processor_only"],
+    [(LruCacheFront, LruCacheEngine), (ProcessorOnlyCacheFront, ProcessorOnlyCacheEngine), (ShmCacheFront, ShmCacheEngine)],
+    ids=["lru", "processor_only", "shm"],
 )
 @given(plan=steps)
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])

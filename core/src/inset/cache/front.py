@@ -181,6 +181,9 @@ class IndexedTransaction(CacheTransaction, Generic[P]):
 
     def commit(self, request_id: str, items: Sequence[ItemToCommit]) -> Sequence[CommittedItem]:
         try:
+            for item in items:
+                if item.item is None:
+                    self.find_pinned(item.mm_hash)
             return self._front.commit(self, request_id, items)
         finally:
             self.close()

@@ -437,3 +437,22 @@ class ProcessorCacheConformance:
             assert tensors is None or (item_bytes(tensors) == ITEM_BYTES)
             if tensors is not None:
                 assert_same(tensors, make_item("a").tensors)
+
+    def test_21_many_threads_get_the_right_tensors(self, pair: CachePair) -> None:
+        """Eight threads process and commit; what reaches the engine half is sent one request at a time, in any order."""
+        sending = threading.Lock()
+
+        def run(seed: int) -> None:
+            source = random.Random(seed)
+            for number in range(15):
+                request_id, names = f"{seed}-{number}", source.choices("abcdefgh", k=source.randint(1, 3))
+                committed = pair.commit(request_id, names)
+                with sending:
+                    for name, tensors in zip(names, pair.resolve(request_id, committed), strict=True):
+                        assert_same(tensors, make_item(name).tensors)
+                with sending:
+                    pair.release(request_id)
+
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(run, range(8), timeout=LIMIT_SECONDS))
+        pair.assert_idle()

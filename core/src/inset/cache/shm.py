@@ -1,0 +1,280 @@
+"""The `shm` type: the front half writes tensors into shared memory, the engine half views them there; only handles travel."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, Self
+
+from inset.cache.base import (
+    CacheExport,
+    CacheMessage,
+    CacheStats,
+    CommittedItem,
+    ItemToCommit,
+    MultiModalCacheMissError,
+    ProcessedItem,
+    ProcessorCacheEngine,
+    item_bytes,
+    read_only,
+)
+from inset.cache.free_list import FreeList
+from inset.cache.front import IndexedFront, IndexedTransaction
+from inset.cache.holds import RequestHolds
+from inset.cache.index import Entry
+from inset.cache.segment import ALIGNMENT, ArrayLayout, SegmentReader, SegmentWriter, object_bytes
+from inset.config import GIB, MIB
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from inset.config import CacheConfig
+    from inset.inputs import ItemTensors
+
+__all__ = ["ShmCacheEngine", "ShmCacheFront"]
+
+MAX_OBJECT_BYTES: Final = 128 * MIB
+MAX_WRITE_SECONDS: Final = 60.0
+
+
+@dataclass(slots=True)
+class StoredObject:
+    """Where an item lies in the segment.
+
+    Attributes:
+        offset: Of its span.
+        layout: Of its arrays; empty until they have been written.
+        is_settled: Set once the writing has ended, well or not.
+    """
+
+    offset: int
+    layout: tuple[ArrayLayout, ...] = ()
+    is_settled: threading.Event = field(default_factory=threading.Event)
+
+
+class ShmCacheFront(IndexedFront[StoredObject]):
+    """Owns the segment, the index and the leases; what was stored first, and is not in use, goes first.
+
+    A lease is a pin that belongs to a request. It begins with the commit and ends with `release`, which follows the engine's word alone.
+
+    Args:
+        capacity_bytes: Size of the segment; headers and alignment count.
+        max_object_bytes: Largest item that is stored; larger ones travel inline.
+        folder: Where the segment is made as a file instead of a memfd.
+
+    Raises:
+        ConfigError: The segment cannot be had.
+    """
+
+    def __init__(self, *, capacity_bytes: int, max_object_bytes: int = MAX_OBJECT_BYTES, folder: Path | None = None) -> None:
+        super().__init__(capacity_bytes=capacity_bytes // ALIGNMENT * ALIGNMENT)
+        self._max_object_bytes = max_object_bytes
+        self._segment = SegmentWriter(self._capacity_bytes, folder=folder)
+        self._free = FreeList(self._capacity_bytes)
+        self._writing: dict[bytes, Entry[StoredObject]] = {}
+        self._leases: dict[str, list[Entry[StoredObject]]] = {}
+        self._generation = 0
+        self._is_closed = False
+
+    @classmethod
+    def from_config(cls, config: CacheConfig) -> Self:
+        return cls(
+            capacity_bytes=int(config.mm_processor_cache_gb * GIB),
+            max_object_bytes=config.mm_shm_cache_max_object_size_mb * MIB,
+        )
+
+    def export(self) -> CacheExport:
+        return CacheExport((self._segment.segment_id, self._segment.num_bytes), (self._segment.fd,))
+
+    def commit(
+        self, transaction: IndexedTransaction[StoredObject], request_id: str, items: Sequence[ItemToCommit]
+    ) -> Sequence[CommittedItem]:
+        """Reserves under the lock, writes without it, stores under it again: a hit never waits while something large is written."""
+        with self.lock:
+            entries, new = self._reserve_all(transaction, items)
+        try:
+            self._write_all(new)
+            for entry in entries.values():
+                # Another request may be writing the same item; it waits for nothing before it has written all of its own.
+                entry.payload.is_settled.wait(MAX_WRITE_SECONDS)
+        except BaseException:
+            with self.lock:
+                for entry in entries.values():
+                    self.unpin(entry)
+            raise
+        with self.lock:
+            for mm_hash in [mm_hash for mm_hash, entry in entries.items() if not entry.payload.layout]:
+                self.unpin(entries.pop(mm_hash))
+            if entries:
+                self._leases.setdefault(request_id, []).extend(entries.values())
+            transaction.end()
+        return [self._travel(item, entries.get(item.mm_hash)) for item in items]
+
+    def touch(self, entry: Entry[StoredObject]) -> None:
+        """Nothing: items leave in the order in which they came."""
+
+    def unpin(self, entry: Entry[StoredObject]) -> None:
+        super().unpin(entry)
+        if entry.num_pins == 0 and not entry.is_live:
+            self._discard(entry)
+
+    def forget(self, entries: Sequence[Entry[StoredObject]]) -> None:
+        super().forget(entries)
+        for entry in entries:
+            if entry.num_pins == 0:
+                self._discard(entry)
+
+    def release(self, request_id: str) -> None:
+        with self.lock:
+            self._end_leases(request_id)
+
+    def engine_restarted(self) -> None:
+        with self.lock:
+            for request_id in list(self._leases):
+                self._end_leases(request_id)
+
+    @property
+    def stats(self) -> CacheStats:
+        """As ever; the bytes include headers, gaps, and what was forgotten but is still leased."""
+        return replace(super().stats, num_bytes=self._free.num_used_bytes)
+
+    def close(self) -> None:
+        super().close()
+        with self.lock:
+            self._is_closed = True
+            self._close_segment_if_idle()
+
+    def _reserve_all(
+        self, transaction: IndexedTransaction[StoredObject], items: Sequence[ItemToCommit]
+    ) -> tuple[dict[bytes, Entry[StoredObject]], list[tuple[ProcessedItem, Entry[StoredObject]]]]:
+        """Pins a request's items that are stored or being written, and then finds room for the others."""
+        entries: dict[bytes, Entry[StoredObject]] = {}
+        new: list[tuple[ProcessedItem, Entry[StoredObject]]] = []
+        for item in items:
+            entry = self.index.get(item.mm_hash) or self._writing.get(item.mm_hash)
+            if entry is None and item.item is None:
+                entry = transaction.find_pinned(item.mm_hash)
+            if entry is not None and item.mm_hash not in entries:
+                entries[item.mm_hash] = entry
+                self.index.pin(entry)
+        for item in items:
+            if item.item is None or item.mm_hash in entries or not 0 < item_bytes(item.item.tensors) <= self._max_object_bytes:
+                continue
+            num_bytes = object_bytes(item.item.tensors)
+            offset = self._reserve(num_bytes)
+            if offset is None:
+                continue
+            self._generation += 1
+            entry = Entry(item.mm_hash, item.item.plan, num_bytes, self._generation, StoredObject(offset), is_live=False)
+            self._writing[item.mm_hash] = entries[item.mm_hash] = entry
+            self.index.pin(entry)
+            new.append((item.item, entry))
+        return entries, new
+
+    def _reserve(self, num_bytes: int) -> int | None:
+        """Returns the offset of a span, evicting as few of the oldest items as needed; None and no eviction where pins leave no room."""
+        if self._is_closed:
+            return None
+        offset = self._free.allocate(num_bytes)
+        if offset is None and not self._free.could_hold(num_bytes, [(e.payload.offset, e.num_bytes) for e in self.index.pinned]):
+            return None
+        while offset is None:
+            oldest = next(entry for entry in self.index if entry.num_pins == 0)
+            self.index.evict(oldest)
+            self._discard(oldest)
+            offset = self._free.allocate(num_bytes)
+        return offset
+
+    def _write_all(self, new: Sequence[tuple[ProcessedItem, Entry[StoredObject]]]) -> None:
+        try:
+            for item, entry in new:
+                # Memory that cannot be had leaves the layout empty: then the item travels inline.
+                with suppress(OSError):
+                    entry.payload.layout = self._segment.write(entry.payload.offset, entry.mm_hash, entry.sequence, item.tensors)
+        finally:
+            with self.lock:
+                for _, entry in new:
+                    self._settle(entry)
+
+    def _settle(self, entry: Entry[StoredObject]) -> None:
+        del self._writing[entry.mm_hash]
+        if entry.payload.layout and not self._is_closed:
+            entry.is_live = True
+            self.index.add(entry)
+        entry.payload.is_settled.set()
+        self._close_segment_if_idle()
+
+    def _discard(self, entry: Entry[StoredObject]) -> None:
+        if not self._is_closed:
+            self._segment.clear(entry.payload.offset)
+        self._free.free(entry.payload.offset, entry.num_bytes)
+
+    def _end_leases(self, request_id: str) -> None:
+        for entry in self._leases.pop(request_id, ()):
+            self.unpin(entry)
+
+    def _close_segment_if_idle(self) -> None:
+        # Never under a writer: the number of a closed descriptor may soon name another file.
+        if self._is_closed and not self._writing:
+            self._segment.close()
+
+    def _travel(self, item: ItemToCommit, entry: Entry[StoredObject] | None) -> CommittedItem:
+        if entry is not None:
+            handle = (self._segment.segment_id, entry.payload.offset, entry.sequence, entry.payload.layout)
+            return CommittedItem(item.mm_hash, None, handle)
+        assert item.item is not None
+        return CommittedItem(item.mm_hash, item.item.tensors)
+
+
+class ShmCacheEngine(ProcessorCacheEngine):
+    """Views the segment; keeps nothing but the views that requests hold."""
+
+    def __init__(self, *, capacity_bytes: int) -> None:
+        super().__init__(capacity_bytes=capacity_bytes)
+        self._reader: SegmentReader | None = None
+        self._segment_id: bytes = b""
+        self._holds = RequestHolds()
+        self._num_hits = self._num_misses = 0
+
+    def attach(self, export: CacheExport) -> None:
+        segment_id, num_bytes = export.values
+        assert isinstance(segment_id, bytes)
+        assert isinstance(num_bytes, int)
+        self._reader, self._segment_id = SegmentReader(export.fds[0], num_bytes), segment_id
+
+    def apply(self, message: CacheMessage) -> None:
+        """Nothing: the front half of this type sends no messages."""
+
+    def resolve(self, request_id: str, items: Sequence[CommittedItem]) -> Sequence[ItemTensors]:
+        found = [read_only(item.tensors) if item.tensors is not None else self._read(item) for item in items]
+        missing = [(item.mm_hash, item.handle[2]) for item, tensors in zip(items, found, strict=True) if tensors is None]
+        self._num_misses += len(missing)
+        if missing:
+            raise MultiModalCacheMissError(missing)
+        resolved = [tensors for tensors in found if tensors is not None]
+        for item, tensors in zip(items, resolved, strict=True):
+            self._num_hits += item.tensors is None
+            self._holds.put(request_id, item.mm_hash, tensors)
+        return resolved
+
+    def release(self, request_id: str) -> None:
+        self._holds.release(request_id)
+
+    def reset(self) -> None:
+        """Nothing: only requests hold anything here."""
+
+    @property
+    def stats(self) -> CacheStats:
+        return CacheStats(num_hits=self._num_hits, num_misses=self._num_misses, num_leases=len(self._holds))
+
+    def close(self) -> None:
+        self._holds.clear()
+        self._reader = None
+
+    def _read(self, item: CommittedItem) -> ItemTensors | None:
+        segment_id, offset, generation, layout = item.handle
+        if self._reader is None or segment_id != self._segment_id:
+            return None
+        return self._reader.read(offset, item.mm_hash, generation, layout)
