@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from inset.errors import InsetError, InvariantError, ItemTooLargeError, PromptTooLongError
+from inset.errors import InsetError, InvalidRequestError, InvariantError, ItemTooLargeError, PromptTooLongError
 from inset.inputs import EngineRequest, MultiModalFeature
 from inset.sched.admission import check_admission
 from inset.sched.limits import SchedulerLimits
@@ -43,6 +43,7 @@ def test_what_can_run_passes(length: int, items: Items, limits: dict[str, Any], 
 @pytest.mark.parametrize(
     ("length", "items", "limits", "error", "numbers"),
     [
+        (0, [], {}, InvalidRequestError, "prompt is empty"),
         (256, [], {}, PromptTooLongError, "256 tokens and the context holds 256"),
         (64, [], {"num_blocks": 16}, PromptTooLongError, "64 tokens and the KV cache holds 64"),
         (65, [], {"enable_chunked_prefill": False}, PromptTooLongError, "65 tokens and a step computes 64"),

@@ -274,6 +274,26 @@ def test_text_runs_beside_an_item_that_has_aged(make_limits: MakeLimits, make_re
     assert order.index("text") < order.index("huge") < order.index(f"small {PASSED_OVER_LIMIT}")
 
 
+def test_nobody_is_taken_in_behind_an_aged_item_that_lacks_blocks(
+    monkeypatch: pytest.MonkeyPatch, make_limits: MakeLimits, make_request: MakeRequest, make_item: MakeItem
+) -> None:
+    """Texts of two blocks each would else keep taking those that become free."""
+    monkeypatch.setattr("inset.sched.scheduler.PASSED_OVER_LIMIT", 1)
+    scheduler = Scheduler(make_limits(max_num_batched_tokens=16, max_num_seqs=32, encoder_cache_size=32, num_blocks=17))
+    scheduler.add_request(make_request("holder", [5] * 24, [make_item("holder", 0, 24)], max_tokens=1))
+    advance(scheduler)
+    scheduler.add_request(make_request("huge", 40, [make_item("huge", 0, 32)], max_tokens=1))
+    for number in range(4):
+        scheduler.add_request(make_request(f"text {number}", [number] * 2, max_tokens=6))
+    assert dict(advance(scheduler).num_scheduled_tokens) == {"holder": 8, "text 0": 2, "text 1": 2, "text 2": 2, "text 3": 2}
+    for number in range(4, 60):
+        scheduler.add_request(make_request(f"text {number}", [number] * 2, max_tokens=6))
+        newcomers = [new.request.request_id for new in advance(scheduler).scheduled_new_reqs]
+        if newcomers:
+            break
+    assert newcomers[0] == "huge"
+
+
 def test_a_refused_item_names_the_numbers_and_takes_nothing(
     make_limits: MakeLimits, make_request: MakeRequest, make_item: MakeItem
 ) -> None:

@@ -155,6 +155,19 @@ def check_answers(data: st.DataObject, make_worker: Any, draw_request: Any, expe
 def test_aborts_resets_and_encoder_failures_leave_clean_books_and_right_answers_for_the_others(
     data: st.DataObject, make_worker: Any, draw_request: Any, expect_tokens: Any
 ) -> None:
+    check_accidents(data, make_worker, draw_request, expect_tokens)
+
+
+@pytest.mark.soak
+@given(data=st.data())
+@settings(max_examples=MANY, deadline=None, suppress_health_check=HEALTH)
+def test_many_aborts_resets_and_encoder_failures_leave_clean_books_and_right_answers_for_the_others(
+    data: st.DataObject, make_worker: Any, draw_request: Any, expect_tokens: Any
+) -> None:
+    check_accidents(data, make_worker, draw_request, expect_tokens)
+
+
+def check_accidents(data: st.DataObject, make_worker: Any, draw_request: Any, expect_tokens: Any) -> None:
     limits = data.draw(draw_limits())
     run = _Run(limits, make_worker(limits))
     added: dict[str, EngineRequest] = {}

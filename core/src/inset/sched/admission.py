@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from inset.errors import InvariantError, ItemTooLargeError, PromptTooLongError
+from inset.errors import InvalidRequestError, InvariantError, ItemTooLargeError, PromptTooLongError
 from inset.inputs import EngineRequest, MultiModalFeature
 from inset.sched.limits import SchedulerLimits
 
@@ -13,6 +13,7 @@ def check_admission(request: EngineRequest, limits: SchedulerLimits) -> None:
     """Refuses a request that could never run, whatever else finishes; everything that passes will run.
 
     Raises:
+        InvalidRequestError: The prompt is empty.
         PromptTooLongError: The prompt leaves no room for a token of answer in the context or in the KV cache, or is longer than a step
             while prompts are not cut.
         ItemTooLargeError: An item has more embeds than encoders may make in a step or the encoder cache holds, or more positions than a
@@ -36,6 +37,8 @@ def check_admission(request: EngineRequest, limits: SchedulerLimits) -> None:
 
 
 def _check_prompt(num_tokens: int, limits: SchedulerLimits) -> None:
+    if num_tokens == 0:
+        raise InvalidRequestError("The prompt is empty: send at least one token.", stage="queue")
     if num_tokens >= limits.max_request_tokens:
         held = limits.num_blocks * limits.block_size
         where = "context" if limits.max_model_len <= held else "KV cache"

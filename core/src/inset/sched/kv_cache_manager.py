@@ -62,7 +62,8 @@ class KVCacheManager:
         Args:
             request: The request to take in.
             prefix: What `find_prefix` found.
-            num_reserved: Free blocks to leave, so that running requests can grow and the newcomer is not thrown out at once.
+            num_reserved: Free blocks to leave, so that running requests can grow and a newcomer, or one that has just been preempted, is
+                not thrown out at once.
         """
         num_new = self._num_blocks_for(request) - len(prefix)
         num_revived = sum(self.pool.is_free(block_id) for block_id in prefix)

@@ -63,6 +63,7 @@ class Scheduler:
 
         Raises:
             InvalidRequestError: A request with this id is waiting or running, or the request could never run (see `check_admission`).
+            InvariantError: Its placeholders overlap, or lie outside the prompt.
         """
         if request.request_id in self._books.requests:
             raise InvalidRequestError(f"A request with the id {request.request_id!r} is running: choose another one.", stage="queue")
@@ -145,12 +146,9 @@ class Scheduler:
             if not request.is_decoding or not request.is_running or request.request_id in draft.scheduled:
                 continue
             new_block_ids = self._books.kv.grow(request)
-            while new_block_ids is None:
-                draft.has_preempted = True
-                if self._books.preempt_last(draft.scheduled) is request:
-                    break
+            while new_block_ids is None and self._books.preempt_last(draft.scheduled) is not request:
                 new_block_ids = self._books.kv.grow(request)
-            else:
+            if new_block_ids is not None:
                 draft.add_decode(request, new_block_ids)
 
     def _schedule_prefills(self, draft: StepDraft) -> None:
@@ -170,9 +168,7 @@ class Scheduler:
         return True
 
     def _admit_waiting(self, draft: StepDraft, first: Request | None) -> None:
-        if draft.has_preempted or not self._has_free_seat():
-            return
-        for request in list(self._books.waiting):
+        for request in list(self._books.waiting) if self._has_free_seat() else ():
             if draft.token_budget == 0 or not self._has_free_seat():
                 break
             if request is first:

@@ -20,7 +20,6 @@ class StepDraft:
         encoder_budget: Embeds that encoders can still make.
         scheduled: Request id -> request, in the order of the batch.
         closed_after: Requests that arrived after this one take nothing new of the encoder cache; None closes it for nobody.
-        has_preempted: A request lost its blocks, so that there is no room for newcomers.
     """
 
     def __init__(self, limits: SchedulerLimits) -> None:
@@ -28,7 +27,6 @@ class StepDraft:
         self.encoder_budget = limits.encoder_compute_budget
         self.scheduled: dict[str, Request] = {}
         self.closed_after: int | None = None
-        self.has_preempted = False
         self._new: list[NewRequestData] = []
         self._cached: list[CachedRequestData] = []
         self._num_scheduled_tokens: dict[str, int] = {}
