@@ -5,7 +5,7 @@ import copy
 import numpy as np
 import pytest
 
-from inset.cache.base import CommittedItem, ItemToCommit, MultiModalCacheMissError
+from inset.cache.base import ItemToCommit, MultiModalCacheMissError
 from inset.cache.lru import LruCacheEngine, LruCacheFront
 from inset.config import GIB, CacheConfig
 from inset.errors import InvariantError
@@ -93,7 +93,7 @@ def test_lost_message_clears_both_halves_at_the_cost_of_one_miss(pair: CachePair
 def test_report_of_an_older_insert_drops_nothing(pair: CachePair) -> None:
     pair.serve("1", ["a"])
     (item,) = pair.commit("2", ["a"])
-    _, sequence = item.handle
+    sequence = item.handle
     pair.front.drop([(hash_of("a"), sequence + 1), (hash_of("z"), sequence)])
     assert pair.front.stats.num_items == 1
     pair.front.drop([(hash_of("a"), sequence)])
@@ -105,7 +105,7 @@ def test_item_dropped_while_pinned_is_looked_up_anew_or_reported_missing(pair: C
     (item,) = pair.commit("2", ["a"])
     pair.release("1")
     pair.release("2")
-    report = [(hash_of("a"), item.handle[1])]
+    report = [(hash_of("a"), item.handle)]
     with pair.front.begin() as first, pair.front.begin() as second:
         assert first.look_up(hash_of("a")) == second.look_up(hash_of("a")) is not None
         pair.front.drop(report)
@@ -123,17 +123,6 @@ def test_item_that_was_neither_found_nor_processed_is_our_own_mistake(pair: Cach
         transaction.commit("1", [ItemToCommit(hash_of("a"), None)])
     with pytest.raises(InvariantError):
         transaction.look_up(hash_of("a"))
-
-
-def test_answers_with_ids_of_their_own_find_what_their_prompt_committed(pair: CachePair) -> None:
-    committed: list[CommittedItem] = list(pair.commit("prompt", ["a"]))
-    for name in "bcdefgh":
-        pair.serve(name, [name])
-    for request_id in ("prompt-0", "prompt-1"):
-        assert_same(pair.resolve(request_id, committed)[0], make_item("a").tensors)
-    for request_id in ("prompt", "prompt-0", "prompt-1", *"bcdefgh"):
-        pair.release(request_id)
-    pair.assert_idle()
 
 
 def test_miss_error_survives_copying() -> None:

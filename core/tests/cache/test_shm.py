@@ -171,14 +171,19 @@ def test_killed_reader_gives_its_leases_back_and_the_next_one_reads_on() -> None
     pair = CachePair(ShmCacheFront, ShmCacheEngine, capacity_bytes=ROOM_FOR_FOUR_BYTES, process=process)
     pair.serve("1", ["a", "b"])
     process.kill()
+    (unsent,) = pair.commit("unsent", ["a"])
     assert pair.front.stats.num_leases == 2
     pair.front.engine_restarted()
     assert pair.front.stats.num_leases == 0
     after = EngineProcess()
-    pair = CachePair(ShmCacheFront, ShmCacheEngine, capacity_bytes=ROOM_FOR_FOUR_BYTES, process=after)
+    pair.move_engine(after)
+    with pytest.raises(MultiModalCacheMissError):
+        pair.resolve("unsent", [unsent])
     pair.serve("2", ["b", "c"])
+    assert pair.num_processed == 3
     pair.release("2")
     pair.assert_idle()
+    pair.close()
     after.close()
 
 

@@ -283,7 +283,10 @@ class ProcessorCacheFront(ABC):
         """Is told that the engine has released a request: leases of that request end."""
 
     def engine_restarted(self) -> None:  # noqa: B027 - nothing to do for a type whose front half owns the tensors
-        """Is told that the engine half is gone, and with it all requests that it held: leases end, and what only it held is forgotten."""
+        """Is told that the engine half is gone, and with it all requests that were committed: leases end, what only it held is forgotten.
+
+        Called before the next engine half is attached to a new `export`.
+        """
 
     @abstractmethod
     def reset(self) -> None:

@@ -61,7 +61,7 @@ class LruCacheFront(IndexedFront[None]):
                 self._start_afresh()
             room_bytes = self._max_outbox_bytes - self._outbox_bytes
             admission = self.admit(items, sequence=self._sequence, payload_of=lambda _: None, room_bytes=room_bytes)
-            committed = [_travel(item, admission, transaction, request_id) for item in items]
+            committed = [_travel(item, admission, transaction) for item in items]
             if admission.entries:
                 inserted = {entry.mm_hash: tensors[entry.mm_hash] for entry in admission.inserted}
                 self._outbox_bytes += sum(entry.num_bytes for entry in admission.inserted)
@@ -103,13 +103,13 @@ class LruCacheFront(IndexedFront[None]):
         self._sequence += 1
 
 
-def _travel(item: ItemToCommit, admission: Admission[None], transaction: IndexedTransaction[None], request_id: str) -> CommittedItem:
+def _travel(item: ItemToCommit, admission: Admission[None], transaction: IndexedTransaction[None]) -> CommittedItem:
     entry = admission.entries.get(item.mm_hash)
     if entry is None and item.item is not None:
         return CommittedItem(item.mm_hash, item.item.tensors)
     # A pinned item that was dropped since is still referred to: the engine half reports it missing, and it is sent again.
     entry = entry or transaction.find_pinned(item.mm_hash)
-    return CommittedItem(item.mm_hash, None, (request_id, entry.sequence))
+    return CommittedItem(item.mm_hash, None, entry.sequence)
 
 
 class LruCacheEngine(ProcessorCacheEngine):
@@ -140,8 +140,8 @@ class LruCacheEngine(ProcessorCacheEngine):
             self._num_evictions += self._discard(mm_hash)
 
     def resolve(self, request_id: str, items: Sequence[CommittedItem]) -> Sequence[ItemTensors]:
-        found = [self._find(item) for item in items]
-        missing = [(item.mm_hash, item.handle[1]) for item, tensors in zip(items, found, strict=True) if tensors is None]
+        found = [self._find(request_id, item) for item in items]
+        missing = [(item.mm_hash, item.handle) for item, tensors in zip(items, found, strict=True) if tensors is None]
         self._num_misses += len(missing)
         if missing:
             raise MultiModalCacheMissError(missing, lost_before=self._lost_before)
@@ -175,11 +175,10 @@ class LruCacheEngine(ProcessorCacheEngine):
         self._clear()
         self._holds.clear()
 
-    def _find(self, item: CommittedItem) -> ItemTensors | None:
+    def _find(self, request_id: str, item: CommittedItem) -> ItemTensors | None:
         if item.tensors is not None:
             return read_only(item.tensors)
-        commit_id, _ = item.handle
-        return self._holds.get(commit_id, item.mm_hash) or self._items.get(item.mm_hash)
+        return self._holds.get(request_id, item.mm_hash) or self._items.get(item.mm_hash)
 
     def _insert(self, mm_hash: bytes, tensors: ItemTensors) -> None:
         self._discard(mm_hash)

@@ -119,6 +119,10 @@ class SegmentWriter:
         """Makes every handle to the object at an offset invalid."""
         os.pwrite(self.fd, bytes(_HEADER.size), offset)
 
+    def rename(self) -> None:
+        """Gives the segment another id: handles made until now belong to nobody."""
+        self.segment_id = secrets.token_bytes(16)
+
     def populate_ahead(self, end: int) -> None:
         """Has the 64 MiB behind a position populated in the background, once for each part; there, writing is twice as fast."""
         with self._lock:
@@ -129,8 +133,8 @@ class SegmentWriter:
             self._is_populating = True
             # A descriptor of its own: the segment may be closed meanwhile.
             fd = os.dup(self.fd)
-        num_bytes = min(max(end, begin) + AHEAD_BYTES, self.num_bytes) - begin
-        threading.Thread(target=self._populate, args=(fd, begin, num_bytes), name="inset-shm-populate", daemon=True).start()
+        end = min(max(end, begin) + AHEAD_BYTES, self.num_bytes)
+        threading.Thread(target=self._populate, args=(fd, begin, end), name="inset-shm-populate", daemon=True).start()
 
     def close(self) -> None:
         """Gives the segment up; readers keep what they have mapped. Idempotent."""
@@ -139,17 +143,19 @@ class SegmentWriter:
         if fd >= 0:
             os.close(fd)
 
-    def _populate(self, fd: int, begin: int, num_bytes: int) -> None:
+    def _populate(self, fd: int, begin: int, end: int) -> None:
         try:
-            os.posix_fallocate(fd, begin, num_bytes)
+            # In small steps, because writers of the same file wait for each.
+            for offset in range(begin, end, MIB):
+                os.posix_fallocate(fd, offset, min(MIB, end - offset))
         except OSError:
             # No memory now: writing will say so, where it can be answered.
-            num_bytes = 0
+            end = begin
         finally:
             os.close(fd)
-        with self._lock:
-            self._num_populated_bytes += num_bytes
-            self._is_populating = False
+            with self._lock:
+                self._num_populated_bytes = end
+                self._is_populating = False
 
     def _write(self, offset: int, data: memoryview) -> None:
         while data:

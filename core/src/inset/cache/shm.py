@@ -110,7 +110,7 @@ class ShmCacheFront(IndexedFront[StoredObject]):
             if entries:
                 self._leases.setdefault(request_id, []).extend(entries.values())
             transaction.end()
-        return [self._travel(item, entries.get(item.mm_hash)) for item in items]
+            return [self._travel(item, entries.get(item.mm_hash)) for item in items]
 
     def touch(self, entry: Entry[StoredObject]) -> None:
         """Nothing: items leave in the order in which they came."""
@@ -132,6 +132,8 @@ class ShmCacheFront(IndexedFront[StoredObject]):
 
     def engine_restarted(self) -> None:
         with self.lock:
+            # What was committed but not sent yet has lost its leases too: the next engine half must not take its handles.
+            self._segment.rename()
             for request_id in list(self._leases):
                 self._end_leases(request_id)
 
@@ -207,7 +209,7 @@ class ShmCacheFront(IndexedFront[StoredObject]):
         self._close_segment_if_idle()
 
     def _discard(self, entry: Entry[StoredObject]) -> None:
-        if not self._is_closed:
+        if entry.payload.layout and not self._is_closed:
             self._segment.clear(entry.payload.offset)
         self._free.free(entry.payload.offset, entry.num_bytes)
 

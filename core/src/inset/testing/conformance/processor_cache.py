@@ -82,6 +82,11 @@ class CachePair:
         if export is not None:
             self.engine.attach(export)
 
+    def move_engine(self, process: EngineProcess) -> None:
+        """Starts an engine half in another process."""
+        self._process = process
+        self.start_engine()
+
     def start_front(self) -> None:
         """Starts another front half in place of this one; the engine half stays."""
         self.front.close()
@@ -320,8 +325,8 @@ class ProcessorCacheConformance:
         pair.serve("2", ["b", "c"])
         pair.serve("3", ["a"])
         assert pair.num_misses_in_engine <= 1, "one miss tells of all that is lost"
-        pair.start_engine()
         pair.front.engine_restarted()
+        pair.start_engine()
         assert pair.front.stats.num_leases == 0
         pair.serve("4", ["a", "b", "c"])
         assert pair.num_misses_in_engine <= 1
