@@ -2,14 +2,14 @@
 
 import pytest
 
-from inset.cache.index import CacheIndex, Entry
+from inset.cache.index import CacheEntry, CacheIndex
 from inset.inputs import ItemPlan
 
 
-def make_index(*sizes: int, capacity_bytes: int = 100) -> tuple[CacheIndex[None], list[Entry[None]]]:
+def make_index(*sizes: int, capacity_bytes: int = 100) -> tuple[CacheIndex[None], list[CacheEntry[None]]]:
     index: CacheIndex[None] = CacheIndex(capacity_bytes)
     plan = ItemPlan(num_tokens=1, num_embeds=1)
-    entries = [Entry(bytes([number]) * 32, plan, size, number, None) for number, size in enumerate(sizes)]
+    entries = [CacheEntry(bytes([number]) * 32, plan, size, number, None) for number, size in enumerate(sizes)]
     for entry in entries:
         index.add(entry)
     return index, entries

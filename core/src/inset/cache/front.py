@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, final
 
 from inset.cache.base import CacheStats, CacheTransaction, CommittedItem, Flight, ItemToCommit, ProcessorCacheFront, item_bytes
 from inset.cache.flights import FlightTable
-from inset.cache.index import CacheIndex, Entry
+from inset.cache.index import CacheEntry, CacheIndex
 from inset.errors import InvariantError
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ class Admission(NamedTuple, Generic[P]):
         evicted: The items that went for them.
     """
 
-    entries: dict[bytes, Entry[P]]
-    inserted: list[Entry[P]]
-    evicted: list[Entry[P]]
+    entries: dict[bytes, CacheEntry[P]]
+    inserted: list[CacheEntry[P]]
+    evicted: list[CacheEntry[P]]
 
 
 class IndexedFront(ProcessorCacheFront, Generic[P]):
@@ -61,15 +61,15 @@ class IndexedFront(ProcessorCacheFront, Generic[P]):
     def commit(self, transaction: IndexedTransaction[P], request_id: str, items: Sequence[ItemToCommit]) -> Sequence[CommittedItem]:
         """Does what `CacheTransaction.commit` says, and ends the transaction under the lock."""
 
-    def find_tensors(self, entry: Entry[P]) -> ItemTensors | None:
+    def find_tensors(self, entry: CacheEntry[P]) -> ItemTensors | None:
         """Returns the tensors of a pinned item where this half can read them."""
         return None
 
-    def touch(self, entry: Entry[P]) -> None:
+    def touch(self, entry: CacheEntry[P]) -> None:
         """Notes a use of a live item, under the lock; a type that evicts in the order of inserts does nothing."""
         self.index.touch(entry)
 
-    def unpin(self, entry: Entry[P]) -> None:
+    def unpin(self, entry: CacheEntry[P]) -> None:
         """Ends one use of an item, under the lock."""
         self.index.unpin(entry)
 
@@ -84,9 +84,9 @@ class IndexedFront(ProcessorCacheFront, Generic[P]):
             payload_of: Gives what is kept of an item's tensors in its entry.
             room_bytes: Most bytes that may be stored now.
         """
-        entries: dict[bytes, Entry[P]] = {}
-        inserted: list[Entry[P]] = []
-        evicted: list[Entry[P]] = []
+        entries: dict[bytes, CacheEntry[P]] = {}
+        inserted: list[CacheEntry[P]] = []
+        evicted: list[CacheEntry[P]] = []
         for item in items:
             entry = self.index.get(item.mm_hash)
             if entry is not None and item.mm_hash not in entries:
@@ -101,7 +101,7 @@ class IndexedFront(ProcessorCacheFront, Generic[P]):
             if victims is None:
                 continue
             room_bytes -= num_bytes
-            entry = Entry(item.mm_hash, item.item.plan, num_bytes, sequence, payload_of(item.item.tensors))
+            entry = CacheEntry(item.mm_hash, item.item.plan, num_bytes, sequence, payload_of(item.item.tensors))
             self.index.add(entry)
             self.index.pin(entry)
             entries[item.mm_hash] = entry
@@ -119,7 +119,7 @@ class IndexedFront(ProcessorCacheFront, Generic[P]):
         with self.lock:
             self.forget([entry for entry in self.index if entry.num_pins == 0])
 
-    def forget(self, entries: Sequence[Entry[P]]) -> None:
+    def forget(self, entries: Sequence[CacheEntry[P]]) -> None:
         """Takes live items out of the index, under the lock."""
         for entry in entries:
             self.index.remove(entry)
@@ -151,7 +151,7 @@ class IndexedTransaction(CacheTransaction, Generic[P]):
 
     def __init__(self, front: IndexedFront[P]) -> None:
         self._front = front
-        self._pins: dict[bytes, Entry[P]] = {}
+        self._pins: dict[bytes, CacheEntry[P]] = {}
         self._flights: dict[bytes, Flight] = {}
         self._seen: set[bytes] = set()
         self._is_closed = False
@@ -202,14 +202,14 @@ class IndexedTransaction(CacheTransaction, Generic[P]):
             flight.leave()
         self._flights.clear()
 
-    def find_pinned(self, mm_hash: bytes) -> Entry[P]:
+    def find_pinned(self, mm_hash: bytes) -> CacheEntry[P]:
         """Returns the item that a look-up has pinned, live or not."""
         entry = self._pins.get(mm_hash)
         if entry is None:
             raise InvariantError("An item was committed that was neither processed nor found in the processor cache.")
         return entry
 
-    def _pin(self, mm_hash: bytes) -> Entry[P] | None:
+    def _pin(self, mm_hash: bytes) -> CacheEntry[P] | None:
         if self._is_closed:
             raise InvariantError("A transaction of the processor cache was used after it had been closed.")
         entry = self._pins.get(mm_hash)

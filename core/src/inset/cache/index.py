@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 if TYPE_CHECKING:
     from inset.inputs import ItemPlan
 
-__all__ = ["CacheIndex", "Entry"]
+__all__ = ["CacheEntry", "CacheIndex"]
 
 P = TypeVar("P")
 
 
 @dataclass(slots=True, eq=False)
-class Entry(Generic[P]):
+class CacheEntry(Generic[P]):
     """One item that a front half holds.
 
     Attributes:
@@ -50,30 +50,30 @@ class CacheIndex(Generic[P]):
         self.num_bytes = 0
         self.num_inserts = 0
         self.num_evictions = 0
-        self._live: OrderedDict[bytes, Entry[P]] = OrderedDict()
-        self._pinned: dict[int, Entry[P]] = {}
+        self._live: OrderedDict[bytes, CacheEntry[P]] = OrderedDict()
+        self._pinned: dict[int, CacheEntry[P]] = {}
 
     def __len__(self) -> int:
         return len(self._live)
 
-    def __iter__(self) -> Iterator[Entry[P]]:
+    def __iter__(self) -> Iterator[CacheEntry[P]]:
         """The live items, the one to evict first at the front."""
         return iter(self._live.values())
 
-    def get(self, mm_hash: bytes) -> Entry[P] | None:
+    def get(self, mm_hash: bytes) -> CacheEntry[P] | None:
         """Returns a live item, or None."""
         return self._live.get(mm_hash)
 
-    def touch(self, entry: Entry[P]) -> None:
+    def touch(self, entry: CacheEntry[P]) -> None:
         """Makes a live item the last one to evict."""
         self._live.move_to_end(entry.mm_hash)
 
-    def pin(self, entry: Entry[P]) -> None:
+    def pin(self, entry: CacheEntry[P]) -> None:
         """Keeps an item from being evicted until `unpin` has been called as often."""
         entry.num_pins += 1
         self._pinned[id(entry)] = entry
 
-    def unpin(self, entry: Entry[P]) -> None:
+    def unpin(self, entry: CacheEntry[P]) -> None:
         """Ends one pin."""
         assert entry.num_pins > 0
         entry.num_pins -= 1
@@ -81,11 +81,11 @@ class CacheIndex(Generic[P]):
             del self._pinned[id(entry)]
 
     @property
-    def pinned(self) -> list[Entry[P]]:
+    def pinned(self) -> list[CacheEntry[P]]:
         """The items that something uses, those that are no longer live included."""
         return list(self._pinned.values())
 
-    def add(self, entry: Entry[P]) -> None:
+    def add(self, entry: CacheEntry[P]) -> None:
         """Stores an item that is not there and for which there is room."""
         assert entry.mm_hash not in self._live
         assert self.num_bytes + entry.num_bytes <= self.capacity_bytes
@@ -93,19 +93,19 @@ class CacheIndex(Generic[P]):
         self.num_bytes += entry.num_bytes
         self.num_inserts += 1
 
-    def remove(self, entry: Entry[P]) -> None:
+    def remove(self, entry: CacheEntry[P]) -> None:
         """Takes a live item out, also one that is pinned."""
         del self._live[entry.mm_hash]
         entry.is_live = False
         self.num_bytes -= entry.num_bytes
 
-    def evict(self, entry: Entry[P]) -> None:
+    def evict(self, entry: CacheEntry[P]) -> None:
         """Takes a live item out for room."""
         assert entry.num_pins == 0
         self.remove(entry)
         self.num_evictions += 1
 
-    def make_room(self, num_bytes: int) -> list[Entry[P]] | None:
+    def make_room(self, num_bytes: int) -> list[CacheEntry[P]] | None:
         """Evicts as few of the first items as make room, or evicts nothing and returns None where the pinned ones leave too little."""
         excess = self.num_bytes + num_bytes - self.capacity_bytes
         if excess <= 0:
@@ -113,7 +113,7 @@ class CacheIndex(Generic[P]):
         pinned_bytes = sum(entry.num_bytes for entry in self._pinned.values() if entry.is_live)
         if pinned_bytes + num_bytes > self.capacity_bytes:
             return None
-        victims: list[Entry[P]] = []
+        victims: list[CacheEntry[P]] = []
         for entry in self:
             if excess <= 0:
                 break
@@ -124,6 +124,6 @@ class CacheIndex(Generic[P]):
             self.evict(entry)
         return victims
 
-    def find_lost(self, missing: Mapping[bytes, int], lost_before: int) -> list[Entry[P]]:
+    def find_lost(self, missing: Mapping[bytes, int], lost_before: int) -> list[CacheEntry[P]]:
         """Returns the live items that an engine half has reported missing, by hash and sequence number, or by a bound on that."""
         return [entry for entry in self if entry.sequence < lost_before or missing.get(entry.mm_hash) == entry.sequence]

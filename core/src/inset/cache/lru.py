@@ -19,7 +19,7 @@ from inset.cache.base import (
 )
 from inset.cache.front import Admission, IndexedFront, IndexedTransaction
 from inset.cache.holds import RequestHolds
-from inset.cache.index import Entry
+from inset.cache.index import CacheEntry
 from inset.config import MIB
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class LruCacheFront(IndexedFront[None]):
             self._outbox_bytes = 0
             return tuple(messages)
 
-    def forget(self, entries: Sequence[Entry[None]]) -> None:
+    def forget(self, entries: Sequence[CacheEntry[None]]) -> None:
         super().forget(entries)
         if entries:
             self._send("", (), (), entries)
@@ -96,7 +96,7 @@ class LruCacheFront(IndexedFront[None]):
         request_id: str,
         references: tuple[bytes, ...],
         inserts: tuple[tuple[bytes, ItemTensors], ...],
-        evicted: Sequence[Entry[None]],
+        evicted: Sequence[CacheEntry[None]],
     ) -> None:
         evictions = tuple(entry.mm_hash for entry in evicted)
         self._outbox.append((self._epoch, self._sequence, request_id, references, inserts, evictions))

@@ -16,7 +16,7 @@ from inset.cache.base import (
 )
 from inset.cache.front import IndexedFront, IndexedTransaction
 from inset.cache.holds import RequestHolds
-from inset.cache.index import Entry
+from inset.cache.index import CacheEntry
 
 if TYPE_CHECKING:
     from inset.inputs import ItemTensors
@@ -43,7 +43,7 @@ class ProcessorOnlyCacheFront(IndexedFront["ItemTensors"]):
             transaction.end()
             return committed
 
-    def find_tensors(self, entry: Entry[ItemTensors]) -> ItemTensors:
+    def find_tensors(self, entry: CacheEntry[ItemTensors]) -> ItemTensors:
         return entry.payload
 
 

@@ -23,7 +23,7 @@ from inset.cache.base import (
 from inset.cache.free_list import FreeList
 from inset.cache.front import IndexedFront, IndexedTransaction
 from inset.cache.holds import RequestHolds
-from inset.cache.index import Entry
+from inset.cache.index import CacheEntry
 from inset.cache.segment import ALIGNMENT, ArrayLayout, SegmentReader, SegmentWriter, object_bytes
 from inset.config import GIB, MIB
 
@@ -73,8 +73,8 @@ class ShmCacheFront(IndexedFront[StoredObject]):
         self._max_object_bytes = max_object_bytes
         self._segment = SegmentWriter(self._capacity_bytes, folder=folder)
         self._free = FreeList(self._capacity_bytes)
-        self._writing: dict[bytes, Entry[StoredObject]] = {}
-        self._leases: dict[str, list[Entry[StoredObject]]] = {}
+        self._writing: dict[bytes, CacheEntry[StoredObject]] = {}
+        self._leases: dict[str, list[CacheEntry[StoredObject]]] = {}
         self._generation = 0
         self._is_closed = False
 
@@ -112,15 +112,15 @@ class ShmCacheFront(IndexedFront[StoredObject]):
             transaction.end()
             return [self._travel(item, entries.get(item.mm_hash)) for item in items]
 
-    def touch(self, entry: Entry[StoredObject]) -> None:
+    def touch(self, entry: CacheEntry[StoredObject]) -> None:
         """Nothing: items leave in the order in which they came."""
 
-    def unpin(self, entry: Entry[StoredObject]) -> None:
+    def unpin(self, entry: CacheEntry[StoredObject]) -> None:
         super().unpin(entry)
         if entry.num_pins == 0 and not entry.is_live:
             self._discard(entry)
 
-    def forget(self, entries: Sequence[Entry[StoredObject]]) -> None:
+    def forget(self, entries: Sequence[CacheEntry[StoredObject]]) -> None:
         super().forget(entries)
         for entry in entries:
             if entry.num_pins == 0:
@@ -150,10 +150,10 @@ class ShmCacheFront(IndexedFront[StoredObject]):
 
     def _reserve_all(
         self, transaction: IndexedTransaction[StoredObject], items: Sequence[ItemToCommit]
-    ) -> tuple[dict[bytes, Entry[StoredObject]], list[tuple[ProcessedItem, Entry[StoredObject]]]]:
+    ) -> tuple[dict[bytes, CacheEntry[StoredObject]], list[tuple[ProcessedItem, CacheEntry[StoredObject]]]]:
         """Pins a request's items that are stored or being written, and then finds room for the others."""
-        entries: dict[bytes, Entry[StoredObject]] = {}
-        new: list[tuple[ProcessedItem, Entry[StoredObject]]] = []
+        entries: dict[bytes, CacheEntry[StoredObject]] = {}
+        new: list[tuple[ProcessedItem, CacheEntry[StoredObject]]] = []
         for item in items:
             entry = self.index.get(item.mm_hash) or self._writing.get(item.mm_hash)
             if entry is None and item.item is None:
@@ -169,7 +169,7 @@ class ShmCacheFront(IndexedFront[StoredObject]):
             if offset is None:
                 continue
             self._generation += 1
-            entry = Entry(item.mm_hash, item.item.plan, num_bytes, self._generation, StoredObject(offset), is_live=False)
+            entry = CacheEntry(item.mm_hash, item.item.plan, num_bytes, self._generation, StoredObject(offset), is_live=False)
             self._writing[item.mm_hash] = entries[item.mm_hash] = entry
             self.index.pin(entry)
             new.append((item.item, entry))
@@ -189,7 +189,7 @@ class ShmCacheFront(IndexedFront[StoredObject]):
             offset = self._free.allocate(num_bytes)
         return offset
 
-    def _write_all(self, new: Sequence[tuple[ProcessedItem, Entry[StoredObject]]]) -> None:
+    def _write_all(self, new: Sequence[tuple[ProcessedItem, CacheEntry[StoredObject]]]) -> None:
         try:
             for item, entry in new:
                 # Memory that cannot be had leaves the layout empty: then the item travels inline.
@@ -200,7 +200,7 @@ class ShmCacheFront(IndexedFront[StoredObject]):
                 for _, entry in new:
                     self._settle(entry)
 
-    def _settle(self, entry: Entry[StoredObject]) -> None:
+    def _settle(self, entry: CacheEntry[StoredObject]) -> None:
         del self._writing[entry.mm_hash]
         if entry.payload.layout and not self._is_closed:
             entry.is_live = True
@@ -208,7 +208,7 @@ class ShmCacheFront(IndexedFront[StoredObject]):
         entry.payload.is_settled.set()
         self._close_segment_if_idle()
 
-    def _discard(self, entry: Entry[StoredObject]) -> None:
+    def _discard(self, entry: CacheEntry[StoredObject]) -> None:
         if entry.payload.layout and not self._is_closed:
             self._segment.clear(entry.payload.offset)
         self._free.free(entry.payload.offset, entry.num_bytes)
@@ -222,7 +222,7 @@ class ShmCacheFront(IndexedFront[StoredObject]):
         if self._is_closed and not self._writing:
             self._segment.close()
 
-    def _travel(self, item: ItemToCommit, entry: Entry[StoredObject] | None) -> CommittedItem:
+    def _travel(self, item: ItemToCommit, entry: CacheEntry[StoredObject] | None) -> CommittedItem:
         if entry is not None:
             handle = (self._segment.segment_id, entry.payload.offset, entry.sequence, entry.payload.layout)
             return CommittedItem(item.mm_hash, None, handle)
