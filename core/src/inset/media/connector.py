@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final, TypeVar, final
 
 from inset.config import MediaConfig
-from inset.errors import InvariantError
+from inset.errors import InvariantError, PluginContractError
 from inset.media.io import MediaIO
 from inset.media.policy import MediaPolicy
 from inset.media.ref import MediaRef
@@ -124,6 +125,10 @@ class ConnectorContext:
     http: HttpClient
 
 
+_FINAL: Final = frozenset(name for name in vars(FetchSurface) if not name.startswith("_")) | {"context", "attach"}
+_SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*")
+
+
 class MediaConnector(FetchSurface):
     """Fetches the bytes behind one or several URL schemes. A plugin writes `schemes` and `open`, nothing else.
 
@@ -142,6 +147,19 @@ class MediaConnector(FetchSurface):
 
     _context: ConnectorContext | None = None
     _fetcher: MediaFetcher | None = None
+
+    def __init_subclass__(cls) -> None:
+        """Checks what a type checker would have said to the author.
+
+        Raises:
+            PluginContractError: A final method is overridden, or `schemes` is not a tuple of lower-case names.
+        """
+        super().__init_subclass__()
+        if taken := sorted(_FINAL & vars(cls).keys()):
+            raise PluginContractError(f"{cls.__name__} overrides {', '.join(taken)}, which are final: a connector writes `open` alone.")
+        schemes = vars(cls).get("schemes", ("inherited",))
+        if not isinstance(schemes, tuple) or not schemes or not all(isinstance(s, str) and _SCHEME.fullmatch(s) for s in schemes):
+            raise PluginContractError(f"schemes of {cls.__name__} must be a tuple of lower-case URL schemes, not {schemes!r}.")
 
     @abstractmethod
     async def open(self, url: MediaUrl, limits: FetchLimits) -> ByteStream:

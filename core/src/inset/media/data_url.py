@@ -8,7 +8,7 @@ import re
 from collections.abc import AsyncIterator, Iterator
 from typing import ClassVar, Final
 
-from inset.errors import MediaFetchError
+from inset.errors import MediaFetchError, TooLargeError
 from inset.media.connector import MediaConnector
 from inset.media.stream import ByteStream, FetchLimits
 from inset.media.url import MediaUrl
@@ -19,6 +19,9 @@ SLICE_CHARACTERS: Final = 1024 * 1024
 """Decoded in one piece while the interpreter lock is held: a fraction of a millisecond."""
 
 MAX_HEADER_CHARACTERS: Final = 1024
+MAX_FRAMES: Final = 65_536
+FRAMES_IN_A_ROW: Final = 64
+_JPEG: Final = b"\xff\xd8"
 _WHITE_SPACE: Final = b" \t\r\n\f\v"
 _BASE64: Final = re.compile(r";[ \t]*base64[ \t]*$", re.IGNORECASE)
 
@@ -47,18 +50,31 @@ class DataUrlConnector(MediaConnector):
         if _BASE64.search(header) is None:
             raise MediaFetchError("The data: URL is not base64: write data:TYPE;base64,DATA.", stage="fetch")
         is_frame_list = header.partition(";")[0].strip().lower() == "video/jpeg"
-        return ByteStream(chunks=_decode(url.text, start + 1, is_frame_list=is_frame_list))
+        return ByteStream(chunks=_decode_frames(url.text, start + 1) if is_frame_list else _decode(url.text, start + 1))
 
 
-async def _decode(text: str, start: int, *, is_frame_list: bool) -> AsyncIterator[bytes]:
-    while True:
-        end = text.find(",", start) if is_frame_list else -1
-        for piece in iter_base64(text, start, len(text) if end < 0 else end):
-            yield piece
-            await asyncio.sleep(0)  # lets the other fetches of the loop go on
-        if end < 0:
-            return
+async def _decode(text: str, start: int) -> AsyncIterator[bytes]:
+    for piece in iter_base64(text, start, len(text)):
+        yield piece
+        await asyncio.sleep(0)  # lets the other fetches of the loop go on
+
+
+async def _decode_frames(text: str, start: int) -> AsyncIterator[bytes]:
+    if text.count(",", start) >= MAX_FRAMES:
+        raise TooLargeError(f"The data: URL lists more than {MAX_FRAMES} frames.", stage="fetch")
+    pieces: list[bytes] = []
+    while start <= len(text):
+        end = text.find(",", start)
+        end = len(text) if end < 0 else end
+        frame = b"".join(iter_base64(text, start, end))
+        if not frame.startswith(_JPEG):
+            raise MediaFetchError("The data: URL of the type video/jpeg must be a list of base64 JPEG pictures.", stage="fetch")
+        pieces.append(frame)
         start = end + 1
+        if len(pieces) == FRAMES_IN_A_ROW or start > len(text):
+            yield b"".join(pieces)
+            pieces.clear()
+            await asyncio.sleep(0)
 
 
 def iter_base64(text: str, start: int, end: int) -> Iterator[bytes]:

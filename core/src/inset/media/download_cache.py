@@ -25,10 +25,10 @@ __all__ = ["CachedDownload", "DownloadCache", "Payload"]
 _log = logging.getLogger(__name__)
 
 ENTRY_BYTES: Final = 4096
-"""What an entry costs besides its content: one block on disk."""
+"""What any file costs at least: one block on disk."""
 
-LOCK_TRIES: Final = 50
-LOCK_PAUSE_SECONDS: Final = 0.01
+LOCK_TRIES: Final = 250
+LOCK_PAUSE_SECONDS: Final = 0.002
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,13 +129,14 @@ class DownloadCache:
 
     def store(self, url_text: str, data: bytes, validators: Validators) -> None:
         """Keeps bytes behind a URL, or does nothing where the folder cannot be written; blocks on the disk."""
-        if not data or len(data) + ENTRY_BYTES > self._max_bytes:
+        cost = max(len(data), ENTRY_BYTES)
+        if not data or cost + ENTRY_BYTES > self._max_bytes:
             return
         try:
             for folder in (self._contents, self._entries):
                 folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             content = self._contents / _digest(data)
-            if not self._reserve(ENTRY_BYTES if content.exists() else len(data) + ENTRY_BYTES):
+            if not self._reserve(ENTRY_BYTES if content.exists() else cost + ENTRY_BYTES):
                 return
             self._write(content, data)
             self._write_entry(url_text, content.name, validators)

@@ -182,7 +182,13 @@ class MediaFetcher(FetchSurface):
             return await download(connector, url, limits, times=times, cache=self._cache, on_progress=on_progress)
 
         key = (url.text, modality, max_bytes) if connector.is_shared else object()
-        return await self._flights.join(key, fetch, budget=budget)
+        while True:
+            is_late = self._flights.is_flying(key)
+            try:
+                return await self._flights.join(key, fetch, budget=budget)
+            except MediaTimeoutError:
+                if not is_late:  # who joined a flight that was under way has time left of its own, until `_patience` ends it
+                    raise
 
     def _make_refs(self, media_ios: Sequence[MediaIO[Any]], payload: Payload) -> tuple[MediaRef[Any], ...]:
         try:

@@ -90,6 +90,10 @@ class SingleFlight(Generic[T]):
         """How many callers wait; may be read from any thread."""
         return sum(len(flight.participants) for flight in tuple(self._flights.values()))
 
+    def is_flying(self, key: Hashable) -> bool:
+        """Tells whether `join` would join others."""
+        return key in self._flights
+
     async def join(self, key: Hashable, fetch: Callable[[Callable[[int], None]], Awaitable[T]], *, budget: Charge | None = None) -> T:
         """Returns what `fetch` returns, which is started unless a flight of this key is under way.
 

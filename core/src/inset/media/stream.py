@@ -108,10 +108,10 @@ async def read_stream(stream: ByteStream, limits: FetchLimits, where: str, on_pr
     pieces: list[bytes] = []
     num_bytes = 0
     async for chunk in stream.chunks:
-        num_bytes += len(chunk)
+        num_bytes += memoryview(chunk).nbytes
         limits.check_size(num_bytes)
         on_progress(num_bytes)
-        pieces.append(chunk)
+        pieces.append(bytes(chunk))  # a copy of what its owner could write over, and of nothing else
     if stream.num_bytes is not None and num_bytes != stream.num_bytes:
         raise TransientFetchError(f"{where}: {num_bytes} bytes arrived of {stream.num_bytes} that were announced.")
     if num_bytes == 0:

@@ -26,8 +26,6 @@ class WatchedConnector(MediaConnector):
         is_held: While True, `open` waits; every attempt that comes in the meantime waits too.
     """
 
-    schemes: ClassVar[tuple[str, ...]] = ()
-
     def __init__(self, inner: MediaConnector) -> None:
         self._inner = inner
         self._changed = threading.Condition()

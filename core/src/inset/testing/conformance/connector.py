@@ -24,7 +24,7 @@ from inset.media.url import MediaUrl
 from inset.testing.media_io import EncodedAudioIO, EncodedBytesIO, EncodedVideoIO
 from inset.testing.watched_connector import WatchedConnector, watch
 
-__all__ = ["ConnectorConformance", "ConnectorSource"]
+__all__ = ["ConnectorConformance", "ConnectorSource", "make_budget", "wait_until_waiting"]
 
 PAYLOAD = bytes(range(256)) * 40
 SECRET = "b0a7c0de"  # noqa: S105  # what must not be seen in a message
@@ -65,6 +65,16 @@ class Bench(NamedTuple):
 def make_budget(max_bytes: int = 1 << 30) -> RequestBudget:
     """Returns the budget of a request that may fetch so many bytes."""
     return RequestBudget(MediaConfig(max_request_download_bytes=max_bytes), ProcessBudget(1 << 30))
+
+
+def wait_until_waiting(fetcher: MediaFetcher, num_callers: int) -> None:
+    """Blocks until so many callers wait for bytes, shared or not."""
+    pause = threading.Event()
+    for _ in range(4000):
+        if fetcher.num_waiting >= num_callers:
+            return
+        pause.wait(0.005)
+    raise AssertionError(f"{fetcher.num_waiting} callers wait, not {num_callers}")
 
 
 class ConnectorConformance:
@@ -182,7 +192,7 @@ class ConnectorConformance:
         with ThreadPoolExecutor(num_callers) as pool:
             futures = [pool.submit(bench.fetcher.fetch_image, url, EncodedBytesIO(), budget=budget) for budget in budgets]
             bench.connector.wait_for("num_opens", 1 if bench.connector.is_shared else num_callers)
-            self.wait_until_joined(bench, num_callers)
+            wait_until_waiting(bench.fetcher, num_callers)
             bench.connector.is_held = False
             assert {future.result(WAIT_SECONDS).data for future in futures} == {PAYLOAD}
         assert bench.connector.num_opens == (1 if bench.connector.is_shared else num_callers)
@@ -195,7 +205,7 @@ class ConnectorConformance:
             bench.connector.is_held = True
             first = asyncio.create_task(bench.fetcher.fetch_image_async(url, EncodedBytesIO()))
             second = asyncio.create_task(bench.fetcher.fetch_image_async(url, EncodedBytesIO()))
-            await asyncio.to_thread(self.wait_until_joined, bench, 2)
+            await asyncio.to_thread(wait_until_waiting, bench.fetcher, 2)
             first.cancel()
             await asyncio.gather(first, return_exceptions=True)
             bench.connector.is_held = False
@@ -210,7 +220,7 @@ class ConnectorConformance:
         async def leave_all() -> None:
             bench.connector.is_held = True
             tasks = [asyncio.create_task(bench.fetcher.fetch_image_async(url, EncodedBytesIO())) for _ in range(3)]
-            await asyncio.to_thread(self.wait_until_joined, bench, 3)
+            await asyncio.to_thread(wait_until_waiting, bench.fetcher, 3)
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -226,7 +236,7 @@ class ConnectorConformance:
         with ThreadPoolExecutor(2) as pool:
             poor = pool.submit(bench.fetcher.fetch_image, url, EncodedBytesIO(), budget=make_budget(len(PAYLOAD) - 1))
             rich = pool.submit(bench.fetcher.fetch_image, url, EncodedBytesIO(), budget=make_budget())
-            self.wait_until_joined(bench, 2)
+            wait_until_waiting(bench.fetcher, 2)
             bench.connector.is_held = False
             assert rich.result(WAIT_SECONDS).data == PAYLOAD
             with pytest.raises(TooLargeError):
@@ -298,12 +308,3 @@ class ConnectorConformance:
     def test_22_an_empty_item_is_an_error(self, bench: Bench, source: ConnectorSource) -> None:
         with pytest.raises(MediaFetchError, match="empty"):
             bench.fetcher.fetch_image(source.publish(b""), EncodedBytesIO())
-
-    def wait_until_joined(self, bench: Bench, num_callers: int) -> None:
-        """Blocks until so many callers wait for the connector, shared or not."""
-        joined = threading.Event()
-        for _ in range(2000):
-            if bench.fetcher.num_waiting >= num_callers:
-                return
-            joined.wait(0.005)
-        raise AssertionError(f"{bench.fetcher.num_waiting} callers wait, not {num_callers}")
