@@ -1,0 +1,116 @@
+"""Messages between processes as frames: one msgpack head, and the memory of every array behind it. No pickle.
+
+A value of a known class travels as its name and its fields, an array as its type, shape and the number of its frame. Whatever else is
+not plain is refused, so that nothing but values can cross a socket. Sequences arrive as tuples.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from inset.cache.base import CommittedItem
+from inset.engine.messages import AbortRequests, AddRequests, CacheMessage, CacheMissed, EngineStats, Reset, StepDone
+from inset.errors import InvariantError
+from inset.inputs import EngineRequest, ItemPlan, MultiModalFeature, PlaceholderRange
+from inset.outputs import EngineOutput
+from inset.sampling_params import SamplingParams
+from inset.step import RequestFailure, TokenLogprobs
+
+__all__ = ["decode_frames", "encode_frames", "known_classes"]
+
+Frame = bytes | bytearray | memoryview
+
+_CLASSES: Final[Mapping[str, type[Any]]] = {
+    cls.__name__: cls
+    for cls in (
+        AbortRequests,
+        AddRequests,
+        CacheMessage,
+        CacheMissed,
+        CommittedItem,
+        EngineOutput,
+        EngineRequest,
+        EngineStats,
+        ItemPlan,
+        MultiModalFeature,
+        PlaceholderRange,
+        RequestFailure,
+        Reset,
+        SamplingParams,
+        StepDone,
+        TokenLogprobs,
+    )
+}
+
+_VALUE, _ARRAY, _TUPLE = 1, 2, 3
+_PLAIN = (str, bytes, int, float, bool, type(None))
+
+
+def known_classes() -> Mapping[str, type[Any]]:
+    """Returns the classes that may travel, by name."""
+    return _CLASSES
+
+
+def encode_frames(value: object) -> list[Frame]:
+    """Returns the head, then one frame per array; arrays are not copied where they are contiguous.
+
+    Raises:
+        InvariantError: The value holds something that may not travel.
+    """
+    frames: list[Frame] = [b""]
+    frames[0] = msgspec.msgpack.encode(_pack(value, frames))
+    return frames
+
+
+def decode_frames(frames: Sequence[Frame]) -> Any:
+    """Returns the value again; its arrays are read-only views of the frames.
+
+    Raises:
+        InvariantError: The frames were not made by `encode_frames`, or by another version of it.
+    """
+    try:
+        return _unpack(msgspec.msgpack.decode(frames[0]), frames)
+    except (msgspec.MsgspecError, KeyError, IndexError, TypeError, ValueError) as error:
+        raise InvariantError(f"A message between processes cannot be read: {type(error).__name__}: {error}") from error
+
+
+def _pack(value: object, frames: list[Frame]) -> object:
+    if isinstance(value, _PLAIN):
+        return value
+    if isinstance(value, np.ndarray):
+        array = np.ascontiguousarray(value)
+        frames.append(array.reshape(-1).view(np.uint8).data if array.size else b"")
+        return [_ARRAY, array.dtype.str, list(value.shape), len(frames) - 1]
+    if isinstance(value, Mapping):
+        return {key: _pack(item, frames) for key, item in value.items()}
+    if dataclasses.is_dataclass(value) and type(value).__name__ in _CLASSES:
+        return [_VALUE, type(value).__name__, [_pack(getattr(value, field.name), frames) for field in dataclasses.fields(value)]]
+    if isinstance(value, Sequence):
+        is_plain = all(isinstance(item, _PLAIN) for item in value)
+        return [_TUPLE, list(value) if is_plain else [_pack(item, frames) for item in value], is_plain]
+    raise InvariantError(f"A {type(value).__name__} cannot travel between processes.")
+
+
+def _unpack(value: Any, frames: Sequence[Frame]) -> Any:
+    if isinstance(value, dict):
+        return {key: _unpack(item, frames) for key, item in value.items()}
+    if not isinstance(value, list):
+        return value
+    kind, *rest = value
+    if kind == _TUPLE:
+        items, is_plain = rest
+        return tuple(items) if is_plain else tuple(_unpack(item, frames) for item in items)
+    if kind == _ARRAY:
+        dtype, shape, index = rest
+        array = np.frombuffer(frames[index], dtype=np.dtype(dtype)).reshape(shape)
+        array.flags.writeable = False
+        return array
+    name, fields = rest
+    cls = _CLASSES[name]
+    names = [field.name for field in dataclasses.fields(cls)]
+    return cls(**dict(zip(names, (_unpack(item, frames) for item in fields), strict=True)))
