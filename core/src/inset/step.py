@@ -99,11 +99,13 @@ class RequestFailure:
         message: What happened, for the client.
         modality: Modality of the item to blame, or None.
         item_index: Its position among the items of that modality, or None.
+        code: The `default_code` of the error class that the client gets; None is a fault of ours.
     """
 
     message: str
     modality: str | None = None
     item_index: int | None = None
+    code: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

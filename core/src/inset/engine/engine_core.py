@@ -40,9 +40,7 @@ class EngineCore:
             case AddRequests():
                 return self._add(command)
             case AbortRequests():
-                for request_id in command.request_ids:
-                    self._scheduler.abort_request(request_id)
-                    self._release(request_id)
+                return self._abort(command)
             case CacheMessage():
                 if self._cache is not None:
                     self._cache.apply(command.message)
@@ -97,6 +95,14 @@ class EngineCore:
                 refusals.append(_failed(request.request_id, error))
         return StepDone(refusals, self.stats()) if refusals else None
 
+    def _abort(self, command: AbortRequests) -> EngineEvent:
+        """Ends answers, and says so: only then may the front half end the leases of their items."""
+        for request_id in command.request_ids:
+            self._scheduler.abort_request(request_id)
+            self._release(request_id)
+        aborted = [EngineOutput(request_id=request_id, finish_reason="abort") for request_id in command.request_ids]
+        return StepDone(aborted, self.stats())
+
     def _resolve(self, request: EngineRequest) -> EngineRequest:
         """Fills in the tensors of items that the engine half holds."""
         features = request.mm_features
@@ -128,5 +134,5 @@ def _with_data(feature: MultiModalFeature, tensors: ItemTensors) -> MultiModalFe
 
 
 def _failed(request_id: str, error: ClientError) -> EngineOutput:
-    failure = RequestFailure(error.message, error.modality, error.item_index)
+    failure = RequestFailure(error.message, error.modality, error.item_index, error.code)
     return EngineOutput(request_id=request_id, finish_reason="error", failure=failure)

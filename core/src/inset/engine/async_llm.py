@@ -1,0 +1,307 @@
+"""Requests side by side on one event loop: prepared in the front, run in the engine core, followed until they end."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import threading
+import time
+import uuid
+from collections.abc import AsyncIterator, Iterable
+from typing import TYPE_CHECKING, Self
+
+from inset.engine.core_client import EngineListener
+from inset.engine.messages import AbortRequests, AddRequests, CacheMissed, EngineEvent, EngineStats, Reset, ResetTarget, StepDone
+from inset.engine.output_processor import RequestTracker
+from inset.errors import (
+    ConfigError,
+    EncoderError,
+    EngineDeadError,
+    InsetError,
+    InvalidRequestError,
+    InvariantError,
+    ItemTooLargeError,
+    OverloadedError,
+    PromptTooLongError,
+)
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from inset.engine.core import Core, PreparedPrompt
+    from inset.engine.core_client import CoreClient
+    from inset.engine.prompts import PromptInput
+    from inset.inputs import EngineRequest
+    from inset.outputs import EngineOutput, RequestOutput
+    from inset.sampling_params import SamplingParams
+    from inset.step import RequestFailure
+
+__all__ = ["AsyncLLM"]
+
+_MAX_RESENDS = 2
+
+_Item = tuple[int, "EngineOutput"] | CacheMissed | EngineDeadError
+
+
+class _Flight:
+    """One prompt in the engine core: where its outputs go, and which answers still hold items."""
+
+    __slots__ = ("child_ids", "commit_id", "events", "held")
+
+    def __init__(self, commit_id: str, child_ids: tuple[str, ...]) -> None:
+        self.commit_id = commit_id
+        self.child_ids = child_ids
+        self.held = set(child_ids)
+        self.events: asyncio.Queue[_Item] = asyncio.Queue()
+
+
+class AsyncLLM(EngineListener):
+    """An engine for many concurrent requests. Its methods are called on the loop on which `start` ran.
+
+    It owns the core and the client, and closes both.
+    """
+
+    def __init__(self, core: Core, client: CoreClient, *, max_waiting_requests: int = 256) -> None:
+        self.core = core
+        self._client = client
+        self._max_waiting_requests = max_waiting_requests
+        self._num_preparing = 0
+        self._lock = threading.Lock()
+        self._flights: dict[str, _Flight] = {}
+        self._by_child: dict[str, tuple[_Flight, int]] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stats = EngineStats()
+        self._dead: EngineDeadError | None = None
+
+    async def start(self) -> Self:
+        """Begins to listen to the engine core, on the running loop."""
+        if self._loop is not None:
+            raise ConfigError("This engine has been started already.")
+        self._loop = asyncio.get_running_loop()
+        self._client.start(self)
+        return self
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.close()
+
+    @property
+    def is_alive(self) -> bool:
+        """The engine core answers."""
+        return self._dead is None and self._client.is_alive
+
+    @property
+    def num_preparing(self) -> int:
+        """Requests that are being fetched, decoded or processed."""
+        return self._num_preparing
+
+    @property
+    def num_unfinished(self) -> int:
+        """Prompts that the engine core has and that somebody waits for."""
+        return len(self._flights)
+
+    @property
+    def stats(self) -> EngineStats:
+        """The engine core's state behind its last step."""
+        return self._stats
+
+    async def generate(
+        self, prompt: PromptInput, params: SamplingParams | None = None, *, request_id: str | None = None
+    ) -> AsyncIterator[RequestOutput]:
+        """Yields the request as it stands after each step that changed it; the last one is finished.
+
+        Ending the iteration early, or cancelling it, aborts the request and frees what it held.
+
+        Args:
+            prompt: A prompt with its media, or a conversation; see `inset.engine.prompts`.
+            params: The checkpoint's defaults when None.
+            request_id: Unique among the requests that run; made up when None.
+
+        Raises:
+            ClientError: The prompt cannot be served.
+            OverloadedError: Too many requests are being prepared or wait.
+            EngineDeadError: The engine core is gone.
+        """
+        request_id = request_id or uuid.uuid4().hex
+        params = params or self.core.default_sampling_params
+        prepared = await self._prepare(prompt, params, request_id)
+        try:
+            async for output in self._run(request_id, prepared):
+                yield output
+        finally:
+            prepared.close()
+
+    async def reset(self, target: ResetTarget) -> None:
+        """Forgets what a cache holds, as far as nothing uses it: ``mm_cache``, ``encoder_cache`` or ``prefix_cache``."""
+        if target == "mm_cache":
+            self.core.reset_mm_cache()
+        self._client.send(Reset(target))
+
+    async def close(self) -> None:
+        """Ends the engine core and frees everything; requests that still run end with an error. Idempotent."""
+        self._fail_all(EngineDeadError("The engine is closed."))
+        await asyncio.to_thread(self._client.close)
+        await asyncio.to_thread(self.core.close)
+
+    async def _prepare(self, prompt: PromptInput, params: SamplingParams, request_id: str) -> PreparedPrompt:
+        self._check_alive()
+        if self._num_preparing + self._stats.num_waiting >= self._max_waiting_requests:
+            raise OverloadedError(
+                f"{self._num_preparing} requests are being prepared and {self._stats.num_waiting} wait; "
+                f"at most {self._max_waiting_requests} may (--max-waiting-requests). Come again later.",
+                stage="queue",
+            )
+        if request_id in self._flights:
+            raise InvalidRequestError(f"The request id {request_id!r} is in use.", parameter="request_id")
+        self._num_preparing += 1
+        try:
+            return await self.core.prepare(prompt, params, request_id=request_id)
+        finally:
+            self._num_preparing -= 1
+
+    async def _run(self, request_id: str, prepared: PreparedPrompt) -> AsyncIterator[RequestOutput]:
+        """Follows one prompt; what the engine half of the processor cache has lost is processed and sent again."""
+        for _ in range(1 + _MAX_RESENDS):
+            tracker = RequestTracker(
+                request_id,
+                prepared.prompt,
+                prepared.params,
+                tokenizer=self.core.tokenizer.backend,
+                stage_seconds=prepared.stage_seconds,
+            )
+            flight = self._send(prepared)
+            try:
+                async for item in self._follow(flight, tracker, prepared):
+                    if isinstance(item, CacheMissed):
+                        break
+                    yield item
+                else:
+                    return
+            finally:
+                self._forget(flight)
+            await prepared.process_again(item.missing)
+        raise OverloadedError("The processor cache lost this request's items again and again; come again later.", stage="queue")
+
+    async def _follow(
+        self, flight: _Flight, tracker: RequestTracker, prepared: PreparedPrompt
+    ) -> AsyncIterator[RequestOutput | CacheMissed]:
+        while not tracker.is_finished:
+            event = await flight.events.get()
+            if isinstance(event, EngineDeadError):
+                raise event
+            if isinstance(event, CacheMissed):
+                yield event
+                return
+            prepared.release_media()
+            update = tracker.update(*event)
+            if update.failure is not None:
+                raise _error_of(update.failure)
+            if update.must_abort:
+                self._client.send(AbortRequests((event[1].request_id,)))
+            if update.output is not None and flight.events.empty():
+                yield update.output
+
+    def _send(self, prepared: PreparedPrompt) -> _Flight:
+        """Hands the answers of one prompt to the engine core; from here on its engine half holds the items."""
+        requests = list(_answers(prepared))
+        flight = _Flight(prepared.commit_id, tuple(request.request_id for request in requests))
+        with self._lock:
+            self._flights[flight.commit_id] = flight
+            self._by_child.update({child_id: (flight, index) for index, child_id in enumerate(flight.child_ids)})
+        try:
+            self._client.send(AddRequests(flight.commit_id, requests))
+        except EngineDeadError:
+            self._forget(flight)
+            raise
+        return flight
+
+    def _forget(self, flight: _Flight) -> None:
+        """Stops listening; what still runs is aborted. The lease ends when the engine core says so."""
+        with self._lock:
+            self._flights.pop(flight.commit_id, None)
+            running = tuple(flight.held)
+        if running and self.is_alive:
+            self._client.send(AbortRequests(running))
+
+    def on_event(self, event: EngineEvent) -> None:
+        assert self._loop is not None
+        released: list[str] = []
+        with self._lock:
+            deliveries = list(self._route(event, released))
+        for commit_id in released:
+            self.core.release(commit_id)
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._deliver, event, deliveries)
+
+    def _route(self, event: EngineEvent, released: list[str]) -> Iterable[tuple[_Flight, _Item]]:
+        if isinstance(event, CacheMissed):
+            flight = self._flights.get(event.commit_id)
+            if flight is not None:
+                yield flight, event
+                self._drop_children(flight, flight.child_ids, released)
+            return
+        for output in event.outputs:
+            known = self._by_child.get(output.request_id)
+            if known is None:
+                continue
+            flight, index = known
+            yield flight, (index, output)
+            if output.finish_reason is not None:
+                self._drop_children(flight, (output.request_id,), released)
+
+    def _drop_children(self, flight: _Flight, child_ids: Iterable[str], released: list[str]) -> None:
+        for child_id in child_ids:
+            flight.held.discard(child_id)
+            self._by_child.pop(child_id, None)
+        if not flight.held:
+            released.append(flight.commit_id)
+
+    def _deliver(self, event: EngineEvent, deliveries: list[tuple[_Flight, _Item]]) -> None:
+        if isinstance(event, StepDone):
+            self._stats = event.stats
+        for flight, item in deliveries:
+            flight.events.put_nowait(item)
+
+    def on_death(self, error: EngineDeadError) -> None:
+        assert self._loop is not None
+        self._dead = error
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._fail_all, error)
+
+    def _fail_all(self, error: EngineDeadError) -> None:
+        self._dead = self._dead or error
+        with self._lock:
+            flights, self._flights = list(self._flights.values()), {}
+            self._by_child.clear()
+        for flight in flights:
+            flight.events.put_nowait(error)
+            self.core.release(flight.commit_id)
+
+    def _check_alive(self) -> None:
+        if not self.is_alive:
+            raise self._dead or EngineDeadError("The engine core is gone.")
+
+
+def _answers(prepared: PreparedPrompt) -> Iterable[EngineRequest]:
+    """Yields one engine request per answer, with seeds of their own."""
+    params = prepared.params
+    for index in range(params.n):
+        seed = None if params.seed is None else params.seed + index
+        yield dataclasses.replace(
+            prepared.request,
+            request_id=f"{prepared.commit_id}-{index}",
+            sampling_params=dataclasses.replace(params, n=1, seed=seed),
+            arrival_time_seconds=time.monotonic(),
+        )
+
+
+def _error_of(failure: RequestFailure) -> InsetError:
+    """Returns the error that the client gets: of the class that the failure's code belongs to, or a fault of ours."""
+    default = EncoderError if failure.modality is not None else InvariantError
+    cls = _CLASSES_BY_CODE.get(failure.code or "", default)
+    return cls(failure.message, modality=failure.modality, item_index=failure.item_index)
+
+
+_CLASSES_BY_CODE = {cls.default_code: cls for cls in (PromptTooLongError, ItemTooLargeError, InvalidRequestError, EncoderError)}

@@ -1,0 +1,114 @@
+"""What callers hand in: a prompt with its media, or a conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from inset.engine.content_parts import ContentPolicy
+from inset.engine.renderer import ChatOptions
+from inset.errors import InvalidRequestError
+from inset.identity import JSON
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["ChatPrompt", "PromptInput", "RequestOptions", "TextPrompt", "read_prompt"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestOptions:
+    """What goes with a prompt, whatever its form.
+
+    Attributes:
+        mm_processor_kwargs: Processor options of this request; they win over the server's.
+        media_io_kwargs: Modality -> decode options of this request; they win over the server's.
+        cache_salt: Separates tenants in every cache.
+        client: Who asks, such as a digest of the API key; uuids are kept apart by it.
+        skip_mm_cache: Neither read nor fill the processor cache.
+    """
+
+    mm_processor_kwargs: Mapping[str, JSON] = field(default_factory=dict)
+    media_io_kwargs: Mapping[str, Mapping[str, JSON]] = field(default_factory=dict)
+    cache_salt: str | None = None
+    client: str = ""
+    skip_mm_cache: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextPrompt:
+    """A prompt as text, token ids or embeddings, with one marker per item in it.
+
+    Attributes:
+        prompt: The text, or None.
+        prompt_token_ids: Token ids instead of text, or None.
+        prompt_embeds: ``(num_tokens, hidden_size)`` embeddings instead of either, or None.
+        multi_modal_data: Modality -> items in the order of their markers: pictures, arrays, encoded bytes, URLs, paths, references, or
+            embeddings.
+        multi_modal_uuids: Modality -> the caller's own names, None for an item without one.
+        options: What else goes with it.
+    """
+
+    prompt: str | None = None
+    prompt_token_ids: Sequence[int] | None = None
+    prompt_embeds: np.ndarray[Any, Any] | None = None
+    multi_modal_data: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    multi_modal_uuids: Mapping[str, Sequence[str | None]] = field(default_factory=dict)
+    options: RequestOptions = field(default_factory=RequestOptions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatPrompt:
+    """A conversation in OpenAI's form.
+
+    Attributes:
+        messages: The messages.
+        policy: Which content parts this caller may send.
+        chat: How the conversation becomes a prompt.
+        options: What else goes with it.
+    """
+
+    messages: Sequence[Mapping[str, Any]]
+    policy: ContentPolicy = field(default_factory=ContentPolicy)
+    chat: ChatOptions = field(default_factory=ChatOptions)
+    options: RequestOptions = field(default_factory=RequestOptions)
+
+
+PromptInput: TypeAlias = TextPrompt | ChatPrompt
+
+_KEYS: Final = ("prompt", "prompt_token_ids", "prompt_embeds", "multi_modal_data", "multi_modal_uuids", "mm_processor_kwargs", "cache_salt")
+_MANY: Final = (list, tuple)
+
+
+def read_prompt(value: str | Sequence[int] | Mapping[str, Any] | PromptInput) -> PromptInput:
+    """Returns the prompt behind a text, token ids, or a mapping in the form of vLLM's offline API.
+
+    Raises:
+        InvalidRequestError: The mapping has unknown keys, or not exactly one of prompt, prompt_token_ids and prompt_embeds.
+    """
+    if isinstance(value, TextPrompt | ChatPrompt):
+        return value
+    if isinstance(value, str):
+        return TextPrompt(prompt=value)
+    if not isinstance(value, Mapping):
+        return TextPrompt(prompt_token_ids=list(value))
+    unknown = sorted(set(value) - set(_KEYS))
+    if unknown:
+        raise InvalidRequestError(f"A prompt has no {', '.join(map(repr, unknown))}; known are {', '.join(_KEYS)}.", stage="parse")
+    given = [key for key in _KEYS[:3] if value.get(key) is not None]
+    if len(given) != 1:
+        raise InvalidRequestError(f"A prompt needs exactly one of {', '.join(_KEYS[:3])}, not {', '.join(given) or 'none'}.", stage="parse")
+    return TextPrompt(
+        prompt=value.get("prompt"),
+        prompt_token_ids=value.get("prompt_token_ids"),
+        prompt_embeds=value.get("prompt_embeds"),
+        multi_modal_data={modality: _as_items(items) for modality, items in (value.get("multi_modal_data") or {}).items()},
+        multi_modal_uuids={modality: _as_items(names) for modality, names in (value.get("multi_modal_uuids") or {}).items()},
+        options=RequestOptions(mm_processor_kwargs=value.get("mm_processor_kwargs") or {}, cache_salt=value.get("cache_salt")),
+    )
+
+
+def _as_items(value: Any) -> Sequence[Any]:
+    """One item may stand without a list around it."""
+    return value if isinstance(value, _MANY) else [value]
