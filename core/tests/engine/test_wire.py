@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as stn
 
-from inset.engine.messages import AbortRequests, AddRequests, CacheMessage, CacheMissed, EngineStats, Reset, StepDone
+from inset.engine.messages import AbortRequests, AddRequests, CacheMessage, CacheMissed, DiscardCommit, EngineStats, Reset, StepDone
 from inset.engine.wire import decode_frames, encode_frames, known_classes
 from inset.errors import InvariantError
 from inset.inputs import EngineRequest, ItemPlan, MultiModalFeature, PlaceholderRange
@@ -45,7 +45,8 @@ def request() -> EngineRequest:
     [
         AddRequests("c", (request(),)),
         AbortRequests(("a", "b")),
-        Reset("mm_cache"),
+        Reset("prefix_cache"),
+        DiscardCommit("c"),
         CacheMissed("c", ((b"h" * 32, 3),)),
         StepDone(
             (

@@ -7,11 +7,22 @@ import dataclasses
 import threading
 import time
 import uuid
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import TYPE_CHECKING, Self
 
 from inset.engine.core_client import EngineListener
-from inset.engine.messages import AbortRequests, AddRequests, CacheMissed, EngineEvent, EngineStats, Reset, ResetTarget, StepDone
+from inset.engine.messages import (
+    AbortRequests,
+    AddRequests,
+    CacheMessage,
+    CacheMissed,
+    DiscardCommit,
+    EngineEvent,
+    EngineStats,
+    Reset,
+    ResetTarget,
+    StepDone,
+)
 from inset.engine.output_processor import RequestTracker
 from inset.errors import (
     ConfigError,
@@ -44,14 +55,13 @@ _Item = tuple[int, "EngineOutput"] | CacheMissed | EngineDeadError
 
 
 class _Flight:
-    """One prompt in the engine core: where its outputs go, and which answers still hold items."""
+    """One prompt in the engine core: where its outputs go, and which answers still run."""
 
-    __slots__ = ("child_ids", "commit_id", "events", "held")
+    __slots__ = ("commit_id", "events", "running")
 
-    def __init__(self, commit_id: str, child_ids: tuple[str, ...]) -> None:
+    def __init__(self, commit_id: str, child_ids: Iterable[str]) -> None:
         self.commit_id = commit_id
-        self.child_ids = child_ids
-        self.held = set(child_ids)
+        self.running = set(child_ids)
         self.events: asyncio.Queue[_Item] = asyncio.Queue()
 
 
@@ -131,13 +141,18 @@ class AsyncLLM(EngineListener):
             async for output in self._run(request_id, prepared):
                 yield output
         finally:
-            prepared.close()
+            self._discard(prepared)
 
     async def reset(self, target: ResetTarget) -> None:
-        """Forgets what a cache holds, as far as nothing uses it: ``mm_cache``, ``encoder_cache`` or ``prefix_cache``."""
-        if target == "mm_cache":
-            self.core.reset_mm_cache()
+        """Forgets what a cache holds, as far as nothing uses it."""
+        self._check_alive()
         self._client.send(Reset(target))
+
+    async def reset_mm_cache(self) -> None:
+        """Forgets processed items that no request uses."""
+        self._check_alive()
+        self.core.reset_mm_cache()
+        self._send_cache_messages()
 
     async def close(self) -> None:
         """Ends the engine core and frees everything; requests that still run end with an error. Idempotent."""
@@ -171,92 +186,91 @@ class AsyncLLM(EngineListener):
                 tokenizer=self.core.tokenizer.backend,
                 stage_seconds=prepared.stage_seconds,
             )
-            flight = self._send(prepared)
-            try:
-                async for item in self._follow(flight, tracker, prepared):
-                    if isinstance(item, CacheMissed):
-                        break
-                    yield item
+            missed = None
+            async for item in self._follow(prepared, tracker):
+                if isinstance(item, CacheMissed):
+                    missed = item
                 else:
-                    return
-            finally:
-                self._forget(flight)
-            await prepared.process_again(item.missing)
+                    yield item
+            if missed is None:
+                return
+            await self.core.process_again(prepared, missed.missing, lost_before=missed.lost_before)
         raise OverloadedError("The processor cache lost this request's items again and again; come again later.", stage="queue")
 
-    async def _follow(
-        self, flight: _Flight, tracker: RequestTracker, prepared: PreparedPrompt
-    ) -> AsyncIterator[RequestOutput | CacheMissed]:
-        while not tracker.is_finished:
-            event = await flight.events.get()
-            if isinstance(event, EngineDeadError):
-                raise event
-            if isinstance(event, CacheMissed):
-                yield event
-                return
-            prepared.release_media()
-            update = tracker.update(*event)
-            if update.failure is not None:
-                raise _error_of(update.failure)
-            if update.must_abort:
-                self._client.send(AbortRequests((event[1].request_id,)))
-            if update.output is not None and flight.events.empty():
-                yield update.output
+    async def _follow(self, prepared: PreparedPrompt, tracker: RequestTracker) -> AsyncIterator[RequestOutput | CacheMissed]:
+        flight = self._send(prepared)
+        try:
+            while not tracker.is_finished:
+                event = await flight.events.get()
+                if isinstance(event, EngineDeadError):
+                    raise event
+                if isinstance(event, CacheMissed):
+                    yield event
+                    return
+                prepared.release_media()
+                update = tracker.update(*event)
+                if update.failure is not None:
+                    raise _error_of(update.failure)
+                if update.must_abort:
+                    self._client.send(AbortRequests((event[1].request_id,)))
+                if update.output is not None and flight.events.empty():
+                    yield update.output
+        finally:
+            self._forget(flight)
 
     def _send(self, prepared: PreparedPrompt) -> _Flight:
-        """Hands the answers of one prompt to the engine core; from here on its engine half holds the items."""
+        """Hands the answers of one prompt to the engine core, behind what the processor cache has to say."""
         requests = list(_answers(prepared))
-        flight = _Flight(prepared.commit_id, tuple(request.request_id for request in requests))
+        flight = _Flight(prepared.commit_id, (request.request_id for request in requests))
         with self._lock:
             self._flights[flight.commit_id] = flight
-            self._by_child.update({child_id: (flight, index) for index, child_id in enumerate(flight.child_ids)})
-        try:
-            self._client.send(AddRequests(flight.commit_id, requests))
-        except EngineDeadError:
-            self._forget(flight)
-            raise
+            self._by_child.update({request.request_id: (flight, index) for index, request in enumerate(requests)})
+        self._send_cache_messages()
+        self._client.send(AddRequests(flight.commit_id, requests))
+        prepared.is_sent = True
         return flight
 
+    def _send_cache_messages(self) -> None:
+        """Sends what the front half tells the engine half; all of it on this one loop, so that the order is that of the commits."""
+        for message in self.core.take_cache_messages():
+            self._client.send(CacheMessage(message))
+
     def _forget(self, flight: _Flight) -> None:
-        """Stops listening; what still runs is aborted. The lease ends when the engine core says so."""
+        """Stops listening; what still runs is aborted."""
         with self._lock:
             self._flights.pop(flight.commit_id, None)
-            running = tuple(flight.held)
+            running = tuple(flight.running)
         if running and self.is_alive:
             self._client.send(AbortRequests(running))
 
     def on_event(self, event: EngineEvent) -> None:
         assert self._loop is not None
-        released: list[str] = []
         with self._lock:
-            deliveries = list(self._route(event, released))
-        for commit_id in released:
-            self.core.release(commit_id)
+            deliveries = list(self._route(event))
+        if isinstance(event, StepDone):
+            for commit_id in event.released:
+                self.core.release(commit_id)
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._deliver, event, deliveries)
 
-    def _route(self, event: EngineEvent, released: list[str]) -> Iterable[tuple[_Flight, _Item]]:
+    def _route(self, event: EngineEvent) -> Iterator[tuple[_Flight, _Item]]:
         if isinstance(event, CacheMissed):
             flight = self._flights.get(event.commit_id)
             if flight is not None:
+                for child_id in flight.running:
+                    self._by_child.pop(child_id, None)
+                flight.running.clear()
                 yield flight, event
-                self._drop_children(flight, flight.child_ids, released)
             return
         for output in event.outputs:
             known = self._by_child.get(output.request_id)
             if known is None:
                 continue
             flight, index = known
-            yield flight, (index, output)
             if output.finish_reason is not None:
-                self._drop_children(flight, (output.request_id,), released)
-
-    def _drop_children(self, flight: _Flight, child_ids: Iterable[str], released: list[str]) -> None:
-        for child_id in child_ids:
-            flight.held.discard(child_id)
-            self._by_child.pop(child_id, None)
-        if not flight.held:
-            released.append(flight.commit_id)
+                flight.running.discard(output.request_id)
+                self._by_child.pop(output.request_id, None)
+            yield flight, (index, output)
 
     def _deliver(self, event: EngineEvent, deliveries: list[tuple[_Flight, _Item]]) -> None:
         if isinstance(event, StepDone):
@@ -275,9 +289,16 @@ class AsyncLLM(EngineListener):
         with self._lock:
             flights, self._flights = list(self._flights.values()), {}
             self._by_child.clear()
+        self.core.engine_died()
         for flight in flights:
             flight.events.put_nowait(error)
-            self.core.release(flight.commit_id)
+
+    def _discard(self, prepared: PreparedPrompt) -> None:
+        """Frees what a prompt held here; one that was never sent is also let go by the engine half."""
+        prepared.close()
+        if not prepared.is_sent and self.is_alive:
+            self._send_cache_messages()
+            self._client.send(DiscardCommit(prepared.commit_id))
 
     def _check_alive(self) -> None:
         if not self.is_alive:

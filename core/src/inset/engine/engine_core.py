@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from inset.cache.base import CommittedItem, MultiModalCacheMissError
-from inset.engine.messages import AbortRequests, AddRequests, CacheMessage, CacheMissed, EngineStats, Reset, StepDone
+from inset.engine.messages import (
+    AbortRequests,
+    AddRequests,
+    CacheMessage,
+    CacheMissed,
+    DiscardCommit,
+    EngineStats,
+    Reset,
+    StepDone,
+)
 from inset.errors import ClientError
 from inset.outputs import EngineOutput
 from inset.step import RequestFailure
@@ -22,12 +32,17 @@ __all__ = ["EngineCore"]
 
 
 class EngineCore:
-    """Owns scheduler, worker and the engine half of the processor cache, and frees what a request held when it ends."""
+    """Owns scheduler, worker and the engine half of the processor cache, and frees what a request held when it ends.
+
+    The items of a prompt are held once, under the id of its commit, until the last of its answers has ended.
+    """
 
     def __init__(self, scheduler: Scheduler, model_runner: ModelRunner, cache: ProcessorCacheEngine | None) -> None:
         self._scheduler = scheduler
         self._model_runner = model_runner
         self._cache = cache
+        self._commit_of: dict[str, str] = {}
+        self._num_running: dict[str, int] = {}
 
     @property
     def has_work(self) -> bool:
@@ -41,6 +56,9 @@ class EngineCore:
                 return self._add(command)
             case AbortRequests():
                 return self._abort(command)
+            case DiscardCommit():
+                self._release(command.commit_id)
+                return StepDone((), self.stats(), (command.commit_id,))
             case CacheMessage():
                 if self._cache is not None:
                     self._cache.apply(command.message)
@@ -56,21 +74,14 @@ class EngineCore:
         """
         scheduled = self._scheduler.schedule()
         outputs = self._scheduler.update(scheduled, self._model_runner.execute(scheduled))
-        for output in outputs:
-            if output.finish_reason is not None:
-                self._release(output.request_id)
         if not self._scheduler.has_unfinished_requests():
             self._scheduler.audit()
-        return StepDone(outputs, self.stats())
+        return self._done(outputs)
 
     def stats(self) -> EngineStats:
         """Returns the gauges and counters of now."""
         stats = self._scheduler.stats
-        values = {
-            field.name: float(getattr(stats, field.name))
-            for field in dataclasses.fields(stats)
-            if isinstance(getattr(stats, field.name), int | float)
-        }
+        values = {field.name: float(getattr(stats, field.name)) for field in dataclasses.fields(stats)}
         return EngineStats(num_running=stats.num_running, num_waiting=stats.num_waiting, values=values)
 
     def close(self) -> None:
@@ -80,59 +91,66 @@ class EngineCore:
 
     def _add(self, command: AddRequests) -> EngineEvent | None:
         try:
-            resolved = [self._resolve(request) for request in command.requests]
+            requests = self._resolve(command)
         except MultiModalCacheMissError as error:
-            for request in command.requests:
-                self._release(request.request_id)
-            return CacheMissed(command.commit_id, error.missing)
-        refusals = []
-        for request in resolved:
+            return CacheMissed(command.commit_id, error.missing, error.lost_before)
+        self._num_running[command.commit_id] = len(requests)
+        refused = []
+        for request in requests:
+            self._commit_of[request.request_id] = command.commit_id
             try:
                 self._scheduler.check_admission(request)
                 self._scheduler.add_request(request)
             except ClientError as error:
-                self._release(request.request_id)
-                refusals.append(_failed(request.request_id, error))
-        return StepDone(refusals, self.stats()) if refusals else None
+                refused.append(_refused(request.request_id, error))
+        return self._done(refused) if refused else None
 
     def _abort(self, command: AbortRequests) -> EngineEvent:
         """Ends answers, and says so: only then may the front half end the leases of their items."""
         for request_id in command.request_ids:
             self._scheduler.abort_request(request_id)
-            self._release(request_id)
-        aborted = [EngineOutput(request_id=request_id, finish_reason="abort") for request_id in command.request_ids]
-        return StepDone(aborted, self.stats())
+        return self._done([EngineOutput(request_id=request_id, finish_reason="abort") for request_id in command.request_ids])
 
-    def _resolve(self, request: EngineRequest) -> EngineRequest:
+    def _done(self, outputs: Sequence[EngineOutput]) -> StepDone:
+        released = []
+        for output in outputs:
+            commit_id = None if output.finish_reason is None else self._commit_of.pop(output.request_id, None)
+            if commit_id is None:
+                continue
+            self._num_running[commit_id] -= 1
+            if not self._num_running[commit_id]:
+                del self._num_running[commit_id]
+                self._release(commit_id)
+                released.append(commit_id)
+        return StepDone(outputs, self.stats(), released)
+
+    def _resolve(self, command: AddRequests) -> list[EngineRequest]:
         """Fills in the tensors of items that the engine half holds."""
-        features = request.mm_features
+        features = command.requests[0].mm_features
         travelling = [feature for feature in features if not feature.is_embedding]
         if self._cache is None or not travelling:
-            return request
+            return list(command.requests)
         items = [CommittedItem(feature.mm_hash, feature.data, feature.handle) for feature in travelling]
-        tensors = iter(self._cache.resolve(request.request_id, items))
+        tensors = iter(self._cache.resolve(command.commit_id, items))
         filled = [feature if feature.is_embedding else _with_data(feature, next(tensors)) for feature in features]
-        return dataclasses.replace(request, mm_features=filled)
+        return [dataclasses.replace(request, mm_features=filled) for request in command.requests]
 
     def _reset(self, command: Reset) -> None:
         match command.target:
-            case "mm_cache":
-                if self._cache is not None:
-                    self._cache.reset()
             case "encoder_cache":
                 self._scheduler.reset_encoder_cache()
             case "prefix_cache":
                 self._scheduler.reset_prefix_cache()
 
-    def _release(self, request_id: str) -> None:
+    def _release(self, commit_id: str) -> None:
         if self._cache is not None:
-            self._cache.release(request_id)
+            self._cache.release(commit_id)
 
 
 def _with_data(feature: MultiModalFeature, tensors: ItemTensors) -> MultiModalFeature:
     return dataclasses.replace(feature, data=tensors, handle=None)
 
 
-def _failed(request_id: str, error: ClientError) -> EngineOutput:
+def _refused(request_id: str, error: ClientError) -> EngineOutput:
     failure = RequestFailure(error.message, error.modality, error.item_index, error.code)
     return EngineOutput(request_id=request_id, finish_reason="error", failure=failure)

@@ -14,6 +14,7 @@ __all__ = [
     "AddRequests",
     "CacheMessage",
     "CacheMissed",
+    "DiscardCommit",
     "EngineCommand",
     "EngineEvent",
     "EngineStats",
@@ -22,7 +23,7 @@ __all__ = [
     "StepDone",
 ]
 
-ResetTarget: TypeAlias = Literal["mm_cache", "encoder_cache", "prefix_cache"]
+ResetTarget: TypeAlias = Literal["encoder_cache", "prefix_cache"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,13 @@ class AbortRequests:
 
 
 @dataclass(frozen=True, slots=True)
+class DiscardCommit:
+    """A prompt whose items were committed, and which will not be sent: its client went away in between."""
+
+    commit_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class CacheMessage:
     """What the front half of the processor cache tells its engine half; sent in the order of commits."""
 
@@ -54,12 +62,12 @@ class CacheMessage:
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """Forget what a cache holds, as far as nothing uses it."""
+    """Forget what a cache of the engine core holds, as far as nothing uses it."""
 
     target: ResetTarget
 
 
-EngineCommand: TypeAlias = AddRequests | AbortRequests | CacheMessage | Reset
+EngineCommand: TypeAlias = AddRequests | AbortRequests | DiscardCommit | CacheMessage | Reset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,10 +92,12 @@ class StepDone:
     Attributes:
         outputs: Per request.
         stats: The core's state behind the step.
+        released: Commits whose items the engine half no longer holds; their leases end now.
     """
 
     outputs: Sequence[EngineOutput]
     stats: EngineStats
+    released: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +106,13 @@ class CacheMissed:
 
     Attributes:
         commit_id: As in `AddRequests`.
-        missing: (mm_hash, insert sequence number) of each, for the front half.
+        missing: As in `inset.cache.base.MultiModalCacheMissError`.
+        lost_before: The same.
     """
 
     commit_id: str
     missing: Sequence[tuple[bytes, int]]
+    lost_before: int = 0
 
 
 EngineEvent: TypeAlias = StepDone | CacheMissed

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from inset.cache.base import CommittedItem
-from inset.engine.messages import AbortRequests, AddRequests, CacheMessage, CacheMissed, EngineStats, Reset, StepDone
+from inset.engine.messages import AbortRequests, AddRequests, CacheMessage, CacheMissed, DiscardCommit, EngineStats, Reset, StepDone
 from inset.errors import InvariantError
 from inset.inputs import EngineRequest, ItemPlan, MultiModalFeature, PlaceholderRange
 from inset.outputs import EngineOutput
@@ -33,6 +33,7 @@ _CLASSES: Final[Mapping[str, type[Any]]] = {
         CacheMessage,
         CacheMissed,
         CommittedItem,
+        DiscardCommit,
         EngineOutput,
         EngineRequest,
         EngineStats,
