@@ -7,6 +7,7 @@ The command line wins over the environment, the environment over the default.
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import json
 import os
 import types
@@ -20,6 +21,7 @@ from inset.errors import ConfigError
 
 __all__ = [
     "CacheConfig",
+    "Configs",
     "EngineConfig",
     "MediaConfig",
     "ModelConfig",
@@ -28,6 +30,7 @@ __all__ = [
     "ServerConfig",
     "iter_options",
     "parse_option",
+    "read_configs",
     "read_environment",
 ]
 
@@ -181,12 +184,71 @@ class ServerConfig:
     enable_admin_endpoints: bool = option(False, "Serve the endpoints that reset caches.")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configs:
+    """All options of one engine, by subject."""
+
+    plugins: PluginConfig = field(default_factory=PluginConfig)
+    media: MediaConfig = field(default_factory=MediaConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    cache: CacheConfig = field(default_factory=CacheConfig)
+    engine: EngineConfig = field(default_factory=EngineConfig)
+    server: ServerConfig = field(default_factory=ServerConfig)
+
+
+def read_configs(options: Mapping[str, Any], environ: Mapping[str, str] | None = None) -> Configs:
+    """Returns all configs: the given options by name, then the environment, then the defaults.
+
+    Raises:
+        ConfigError: There is no such option, with the nearest names, or a value has not the option's form.
+    """
+    hints = typing.get_type_hints(Configs)
+    owners = {item.name: subject for subject, config in hints.items() for item in iter_options(config)}
+    for name in options:
+        if name not in owners:
+            near = difflib.get_close_matches(name, owners)
+            raise ConfigError(f"There is no option {name!r}." + (f" Did you mean {' or '.join(map(repr, near))}?" if near else ""))
+    values = {}
+    for subject, config in hints.items():
+        given = {item.name: _coerce(item, options[item.name]) for item in iter_options(config) if item.name in options}
+        values[subject] = config(**{**read_environment(config, environ), **given})
+    return Configs(**values)
+
+
 def iter_options(config: type[Any]) -> Iterator[Option]:
     """Yields the options of one config class, in the order of its fields."""
     hints = typing.get_type_hints(config)
     for item in dataclasses.fields(config):
         default = item.default_factory() if item.default_factory is not dataclasses.MISSING else item.default
         yield Option(item.name, hints[item.name], default, item.metadata["help"])
+
+
+def _coerce(item: Option, value: Any) -> Any:
+    """Returns a value given in Python in the form that the config holds: texts are parsed, lists become tuples."""
+    if value is None:
+        return item.default
+    kind = _kind_of(item)
+    if isinstance(value, str) and kind is not str:
+        return parse_option(item, value)
+    if isinstance(value, list | set | frozenset) and typing.get_origin(kind) is tuple:
+        return tuple(value)
+    expected = typing.get_origin(kind) or kind
+    accepted = {float: (int, float), Mapping: (Mapping,), Path: (os.PathLike,)}.get(expected, (expected,))
+    if not isinstance(value, accepted) or (isinstance(value, bool) and expected is not bool):
+        raise ConfigError(f"{item.name} cannot be {value!r}: it must be {_name_of(expected)}.")
+    return Path(value) if expected is Path else value
+
+
+def _kind_of(item: Option) -> Any:
+    """Returns the type of an option without None."""
+    if typing.get_origin(item.type) in (typing.Union, types.UnionType):
+        return next(kind for kind in typing.get_args(item.type) if kind is not type(None))
+    return item.type
+
+
+def _name_of(kind: Any) -> str:
+    names = {int: "a whole number", float: "a number", bool: "True or False", tuple: "a list", Mapping: "a mapping", Path: "a path"}
+    return names.get(kind, "text")
 
 
 def parse_option(item: Option, text: str) -> Any:
@@ -197,11 +259,8 @@ def parse_option(item: Option, text: str) -> Any:
     Raises:
         ConfigError: The text has not the option's form; the option is named.
     """
-    kind = item.type
-    if typing.get_origin(kind) in (typing.Union, types.UnionType):
-        kind = next(k for k in typing.get_args(kind) if k is not type(None))
     try:
-        return _parse(kind, text)
+        return _parse(_kind_of(item), text)
     except ValueError as error:
         raise ConfigError(f"{item.flag} ({item.variable}) cannot be {text!r}: {error}") from error
 

@@ -200,4 +200,8 @@ def _progress(total: int, *, shown: bool) -> Iterator[Callable[[], None]]:
     from tqdm import tqdm
 
     with tqdm(total=total, desc="Processed prompts", unit="prompt", dynamic_ncols=True) as bar:
-        yield lambda: bool(bar.update(1))  # type: ignore[return-value]
+
+        def advance() -> None:
+            bar.update(1)
+
+        yield advance
