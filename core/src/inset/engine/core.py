@@ -1,0 +1,382 @@
+"""The core without an engine: plugins, media and processing of one checkpoint, from messages to a processed prompt."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+
+from inset.engine.content_parts import MediaPart
+from inset.engine.media_sources import MediaLoader, group_by_modality
+from inset.engine.prompts import ChatPrompt, TextPrompt
+from inset.engine.renderer import RenderedPrompt
+from inset.errors import InvalidRequestError, PromptTooLongError
+from inset.identity import framed_sha256
+from inset.inputs import MODALITIES, EngineRequest, MultiModalFeature
+from inset.media.budget import RequestBudget
+from inset.processing.inputs import ProcessorInputs
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+    from types import TracebackType
+
+    from inset.cache.base import CacheMessage, ProcessorCacheFront
+    from inset.config import MediaConfig
+    from inset.engine.prompts import PromptInput
+    from inset.engine.renderer import Renderer
+    from inset.inputs import ItemPlan, ProcessedPrompt
+    from inset.media.budget import ProcessBudget
+    from inset.media.executor import MediaExecutor
+    from inset.media.fetcher import MediaFetcher
+    from inset.processing.apply_state import MultiModalApplyState
+    from inset.processing.processor import MultiModalProcessor
+    from inset.processing.tokenizer import Tokenizer
+    from inset.sampling_params import SamplingParams
+
+__all__ = ["Core", "PreparedPrompt", "PromptLimits"]
+
+T = TypeVar("T")
+
+
+class PromptLimits(Protocol):
+    """What the engine admits, known to the front before anything is decoded."""
+
+    max_model_len: int
+
+    def check_items(self, plans: Mapping[str, Sequence[ItemPlan]]) -> None:
+        """Refuses items that the engine could never hold."""
+
+
+class PreparedPrompt:
+    """A prompt that is ready for the engine core, with what is needed to process it again.
+
+    Whoever called `Core.prepare` closes it.
+
+    Attributes:
+        prompt: The processed prompt.
+        request: The request of one answer; answers differ in id and seed.
+        params: With `max_tokens` resolved.
+        commit_id: The id under which the processor cache committed the items.
+        stage_seconds: Stage -> seconds.
+        is_sent: The engine core has it.
+    """
+
+    def __init__(
+        self,
+        prompt: ProcessedPrompt,
+        request: EngineRequest,
+        params: SamplingParams,
+        *,
+        state: MultiModalApplyState,
+        budget: RequestBudget,
+        stage_seconds: dict[str, float],
+    ) -> None:
+        self.prompt = prompt
+        self.request = request
+        self.params = params
+        self.commit_id = request.request_id
+        self.stage_seconds = stage_seconds
+        self.is_sent = False
+        self.state = state
+        self._budget = budget
+
+    def release_media(self) -> None:
+        """Lets go of encoded and decoded media, once the engine core has admitted the prompt; idempotent."""
+        self.state.close()
+        self._budget.close()
+
+    def close(self) -> None:
+        """Frees what the front holds for this prompt; idempotent."""
+        self.release_media()
+
+
+class Core:
+    """Fetches, names, decodes and processes media for one checkpoint. Thread-safe; owns its threads, connections and caches.
+
+    Use it as a context manager, or close it.
+    """
+
+    def __init__(
+        self,
+        *,
+        renderer: Renderer,
+        processor: MultiModalProcessor,
+        tokenizer: Tokenizer,
+        fetcher: MediaFetcher,
+        media_executor: MediaExecutor,
+        work_executor: ThreadPoolExecutor,
+        process_budget: ProcessBudget,
+        media_config: MediaConfig,
+        cache: ProcessorCacheFront | None,
+        limits: PromptLimits,
+        default_sampling_params: SamplingParams,
+    ) -> None:
+        self.processor = processor
+        self.tokenizer = tokenizer
+        self.default_sampling_params = default_sampling_params
+        self.cache = cache
+        self._renderer = renderer
+        self._fetcher = fetcher
+        self._media_executor = media_executor
+        self._work_executor = work_executor
+        self._process_budget = process_budget
+        self._media_config = media_config
+        self._loader = MediaLoader(fetcher, media_executor)
+        self._limits = limits
+
+    async def prepare(self, prompt: PromptInput, params: SamplingParams, *, request_id: str) -> PreparedPrompt:
+        """Returns a prompt that is ready for the engine core; its items are committed to the processor cache under `request_id`.
+
+        Raises:
+            ClientError: The prompt cannot be served; the item and its place are named.
+            OverloadedError: Too much decoded media is in use.
+        """
+        stages: dict[str, float] = {}
+        budget = RequestBudget(self._media_config, self._process_budget)
+        try:
+            inputs, parts = await self._gather_inputs(prompt, request_id, budget, stages)
+            with _placing(parts):
+                state, processed, resolved = await self._process(inputs, params, stages)
+        except BaseException:
+            budget.close()
+            raise
+        request = _engine_request(request_id, processed, resolved, self.tokenizer.eos_token_ids)
+        return PreparedPrompt(processed, request, resolved, state=state, budget=budget, stage_seconds=stages)
+
+    async def process_again(self, prepared: PreparedPrompt, missing: Sequence[tuple[bytes, int]], *, lost_before: int = 0) -> None:
+        """Processes a prompt again whose items the engine half of the processor cache has lost, and commits them under the same id."""
+        if self.cache is not None:
+            self.cache.drop(missing, lost_before=lost_before)
+        state = prepared.state
+        await self._in_thread(self.processor.restart, state)
+        await state.wait_decodes_async()
+        processed = await self._in_thread(self.processor.apply_phase2, state)
+        prepared.prompt = processed
+        prepared.request = _engine_request(prepared.commit_id, processed, prepared.params, self.tokenizer.eos_token_ids)
+
+    async def process(self, prompt: PromptInput) -> ProcessedPrompt:
+        """Returns the processed prompt with all tensors, for `generate` of transformers or another engine; the processor cache is left out.
+
+        Raises:
+            ClientError: As `prepare`.
+        """
+        with RequestBudget(self._media_config, self._process_budget) as budget:
+            inputs, parts = await self._gather_inputs(prompt, uuid.uuid4().hex, budget, {})
+            with _placing(parts):
+                state, processed, _ = await self._process(dataclasses.replace(inputs, skip_mm_cache=True), None, {})
+                state.close()
+                return processed
+
+    async def plan(self, prompt: PromptInput) -> ProcessedPrompt:
+        """Returns token ids, hashes, placeholders and plans from headers alone: no item is decoded, and there are no tensors.
+
+        Raises:
+            ClientError: As `prepare`.
+        """
+        with RequestBudget(self._media_config, self._process_budget) as budget:
+            inputs, parts = await self._gather_inputs(prompt, uuid.uuid4().hex, budget, {})
+            with _placing(parts):
+                return await self._in_thread(self.processor.plan_prompt, inputs)
+
+    def take_cache_messages(self) -> Sequence[CacheMessage]:
+        """Takes what the engine half of the processor cache must apply before the next prompt is sent."""
+        return () if self.cache is None else self.cache.take_messages()
+
+    def release(self, commit_id: str) -> None:
+        """Is told that the engine core no longer holds a prompt's items."""
+        if self.cache is not None:
+            self.cache.release(commit_id)
+
+    def engine_died(self) -> None:
+        """Is told that the engine core is gone, and all it held."""
+        if self.cache is not None:
+            self.cache.engine_restarted()
+
+    def reset_mm_cache(self) -> None:
+        """Forgets processed items that nothing uses."""
+        if self.cache is not None:
+            self.cache.reset()
+
+    def close(self) -> None:
+        """Ends connections and threads and frees the caches; idempotent."""
+        self._fetcher.close()
+        self._media_executor.close()
+        self._work_executor.shutdown(wait=True, cancel_futures=True)
+        if self.cache is not None:
+            self.cache.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    async def _gather_inputs(
+        self, prompt: PromptInput, request_id: str, budget: RequestBudget, stages: dict[str, float]
+    ) -> tuple[ProcessorInputs, Sequence[MediaPart]]:
+        """Renders the prompt and fetches its media."""
+        options = prompt.options
+        with _timed(stages, "render"):
+            rendered = await self._in_thread(self._render, prompt)
+        parts = [part for part in rendered.media if part.modality != "prompt"]
+        counts = {modality: sum(part.modality == modality for part in parts) for modality in MODALITIES}
+        self.processor.info.check_mm_counts(counts)
+        with _timed(stages, "fetch"):
+            values = await self._loader.load(parts, lambda modality: self._media_io(modality, options.media_io_kwargs), budget)
+        inputs = ProcessorInputs(
+            request_id=request_id,
+            prompt=rendered.token_ids,
+            prompt_text=rendered.text,
+            mm_data=_mm_data(parts, values),
+            mm_uuids=group_by_modality(parts, [part.uuid for part in parts]),
+            mm_processor_kwargs=options.mm_processor_kwargs,
+            media_io_kwargs=options.media_io_kwargs,
+            prompt_embeds=prompt.prompt_embeds if isinstance(prompt, TextPrompt) else None,
+            cache_salt=options.cache_salt,
+            api_key=options.client or None,
+            skip_mm_cache=options.skip_mm_cache,
+            budget=budget,
+        )
+        return inputs, parts
+
+    def _media_io(self, modality: str, media_io_kwargs: Mapping[str, Mapping[str, Any]]) -> Any:
+        return self.processor.info.get_media_io(modality, media_io_kwargs.get(modality))
+
+    def _render(self, prompt: PromptInput) -> RenderedPrompt:
+        if isinstance(prompt, ChatPrompt):
+            return self._renderer.render_chat(prompt.messages, prompt.policy, prompt.chat)
+        media = _given_parts(prompt)
+        if prompt.prompt is not None:
+            rendered = self._renderer.render_text(prompt.prompt)
+            return RenderedPrompt(rendered.text, rendered.token_ids, media)
+        return RenderedPrompt(None, list(prompt.prompt_token_ids or ()), media)
+
+    async def _process(
+        self, inputs: ProcessorInputs, params: SamplingParams | None, stages: dict[str, float]
+    ) -> tuple[MultiModalApplyState, ProcessedPrompt, Any]:
+        """Plans, checks, decodes and materialises; the returned state is open."""
+
+        def check(plans: Mapping[str, Sequence[ItemPlan]], num_prompt_tokens: int) -> None:
+            self._limits.check_items(plans)
+            resolve_max_tokens(params, num_prompt_tokens, self._limits.max_model_len)
+
+        with _timed(stages, "plan"):
+            state = await self._in_thread(self.processor.apply_phase1, inputs, check)
+        try:
+            with _timed(stages, "decode"):
+                await state.wait_decodes_async()
+            with _timed(stages, "materialize"):
+                processed = await self._in_thread(self.processor.apply_phase2, state)
+            resolved = resolve_max_tokens(params, len(processed.prompt_token_ids), self._limits.max_model_len)
+        except BaseException:
+            await asyncio.shield(self._in_thread(state.close))
+            raise
+        return state, processed, resolved
+
+    async def _in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._work_executor, work, *arguments)
+
+
+def resolve_max_tokens(params: SamplingParams | None, num_prompt_tokens: int, max_model_len: int) -> SamplingParams | None:
+    """Returns the params with the longest answer that the context allows.
+
+    Raises:
+        PromptTooLongError: Prompt, or prompt and the answer asked for, do not fit.
+    """
+    room = max_model_len - num_prompt_tokens
+    if room < 1:
+        raise PromptTooLongError(
+            f"The prompt has {num_prompt_tokens} tokens, and the context holds {max_model_len} together with the answer. "
+            "Send less text, or fewer or smaller media.",
+            stage="plan",
+        )
+    if params is None:
+        return None
+    if params.max_tokens is not None and params.max_tokens > room:
+        raise PromptTooLongError(
+            f"The prompt has {num_prompt_tokens} tokens and the answer may have {params.max_tokens}; the context holds {max_model_len}. "
+            f"Ask for at most {room}, or send less.",
+            stage="plan",
+            parameter="max_tokens",
+        )
+    return params if params.max_tokens is not None else dataclasses.replace(params, max_tokens=room)
+
+
+def _engine_request(request_id: str, prompt: ProcessedPrompt, params: SamplingParams, eos_token_ids: tuple[int, ...]) -> EngineRequest:
+    features = [
+        MultiModalFeature(
+            modality=modality,
+            item_index=index,
+            mm_hash=mm_hash,
+            placeholder=prompt.mm_placeholders[modality][index],
+            data=prompt.mm_kwargs[modality][index],
+            handle=prompt.mm_handles[modality][index] if modality in prompt.mm_handles else None,
+            plan=prompt.mm_plans[modality][index],
+            is_embedding="embeds" in (prompt.mm_kwargs[modality][index] or ()),
+        )
+        for modality, hashes in prompt.mm_hashes.items()
+        for index, mm_hash in enumerate(hashes)
+    ]
+    embeds = prompt.prompt_embeds
+    return EngineRequest(
+        request_id=request_id,
+        prompt_token_ids=prompt.prompt_token_ids,
+        mm_features=sorted(features, key=lambda feature: feature.placeholder.offset),
+        sampling_params=params,
+        eos_token_ids=eos_token_ids,
+        prompt_embeds=embeds,
+        prompt_embeds_hash=None if embeds is None else framed_sha256(str(embeds.shape).encode(), embeds.tobytes()),
+        cache_salt=prompt.cache_salt,
+    )
+
+
+def _given_parts(prompt: TextPrompt) -> tuple[MediaPart, ...]:
+    """Returns the media of a plain prompt as parts, in the order of its modalities."""
+    parts = []
+    for modality, items in prompt.multi_modal_data.items():
+        uuids = prompt.multi_modal_uuids.get(modality) or [None] * len(items)
+        if len(uuids) != len(items):
+            raise InvalidRequestError(f"There are {len(items)} {modality}(s) and {len(uuids)} uuids.", stage="parse", modality=modality)
+        for index, (item, name) in enumerate(zip(items, uuids, strict=True)):
+            parts.append(
+                MediaPart(
+                    modality=modality,
+                    kind="object" if item is not None else "uuid",
+                    source=item,
+                    uuid=name,
+                    parameter=f"multi_modal_data.{modality}[{index}]",
+                )
+            )
+    return tuple(parts)
+
+
+def _mm_data(parts: Sequence[MediaPart], values: Sequence[Any]) -> dict[str, list[Any]]:
+    return dict(group_by_modality(parts, values))
+
+
+@contextmanager
+def _placing(parts: Sequence[MediaPart]) -> Iterator[None]:
+    """Notes in an error that names an item where the client put it."""
+    from inset.errors import InsetError
+
+    try:
+        yield
+    except InsetError as error:
+        if error.modality is not None and error.item_index is not None:
+            places = [part.parameter for part in parts if part.modality == error.modality]
+            if error.item_index < len(places):
+                error.locate(parameter=places[error.item_index])
+        raise
+
+
+@contextmanager
+def _timed(stages: dict[str, float], stage: str) -> Iterator[None]:
+    start = time.perf_counter()
+    try:
+        yield
+    finally:
+        stages[stage] = stages.get(stage, 0.0) + time.perf_counter() - start

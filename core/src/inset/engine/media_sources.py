@@ -1,0 +1,104 @@
+"""From media parts to what the processor takes: references to fetched or given bytes, objects, embeddings."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from inset.engine.content_parts import MediaPart
+from inset.errors import InsetError, MediaFetchError
+from inset.media.gather import gather_or_cancel
+
+if TYPE_CHECKING:
+    from inset.media.budget import RequestBudget
+    from inset.media.executor import MediaExecutor
+    from inset.media.fetcher import MediaFetcher
+    from inset.media.io import MediaIO
+
+__all__ = ["MediaLoader", "group_by_modality"]
+
+_MIN_SCHEME_LENGTH = 2  # one letter before a colon is a drive, not a scheme
+
+
+class MediaLoader:
+    """Loads the media of requests; lives as long as its core."""
+
+    def __init__(self, fetcher: MediaFetcher, executor: MediaExecutor) -> None:
+        self._fetcher = fetcher
+        self._executor = executor
+
+    async def load(self, parts: Sequence[MediaPart], get_media_io: Callable[[str], MediaIO[Any]], budget: RequestBudget) -> list[object]:
+        """Returns what each part stands for; the first part that fails cancels the others.
+
+        Args:
+            parts: Media parts; those named by a uuid alone give None.
+            get_media_io: Modality -> decoder under the options of the request.
+            budget: Counts what is downloaded.
+
+        Raises:
+            ClientError: A part cannot be had; modality, index and place are named.
+        """
+        positions = _positions(parts)
+        return await gather_or_cancel([self._load_one(part, positions[i], get_media_io, budget) for i, part in enumerate(parts)])
+
+    async def _load_one(
+        self, part: MediaPart, item_index: int, get_media_io: Callable[[str], MediaIO[Any]], budget: RequestBudget
+    ) -> object:
+        try:
+            if part.kind == "url":
+                return await self._fetch(str(part.source), get_media_io(part.modality), budget)
+            if part.kind == "object":
+                return await self._read(part, get_media_io, budget)
+            return part.source
+        except InsetError as error:
+            raise error.locate(modality=part.modality, item_index=item_index, parameter=part.parameter)  # noqa: B904 - the same error
+
+    async def _read(self, part: MediaPart, get_media_io: Callable[[str], MediaIO[Any]], budget: RequestBudget) -> object:
+        """Reads what a caller in this process handed over: a path, a URL, encoded bytes, or decoded media, which pass as they are."""
+        source = part.source
+        media_io = get_media_io(part.modality)
+        if isinstance(source, str) and len(urlsplit(source).scheme) >= _MIN_SCHEME_LENGTH:
+            return await self._fetch(source, media_io, budget)
+        if isinstance(source, str | Path):
+            return await self._on_executor(part.modality, partial(_read_file, Path(source), media_io, budget))
+        if isinstance(source, bytes | bytearray | memoryview):
+            return await self._on_executor(part.modality, partial(media_io.load_bytes_ref, bytes(source)))
+        return source
+
+    async def _fetch(self, url: str, media_io: MediaIO[Any], budget: RequestBudget) -> object:
+        (ref,) = await self._fetcher.run_async(url, (media_io,), media_io.modality, budget)
+        return ref
+
+    async def _on_executor(self, modality: str, work: Callable[[], object]) -> object:
+        return await asyncio.wrap_future(self._executor.submit(modality, work))
+
+
+def group_by_modality(parts: Sequence[MediaPart], values: Sequence[Any]) -> Mapping[str, list[Any]]:
+    """Returns modality -> the values of its parts, in order."""
+    grouped: dict[str, list[Any]] = {}
+    for part, value in zip(parts, values, strict=True):
+        grouped.setdefault(part.modality, []).append(value)
+    return grouped
+
+
+def _positions(parts: Sequence[MediaPart]) -> list[int]:
+    """Returns the position of each part among the parts of its modality."""
+    counts: dict[str, int] = {}
+    positions = []
+    for part in parts:
+        positions.append(counts.get(part.modality, 0))
+        counts[part.modality] = positions[-1] + 1
+    return positions
+
+
+def _read_file(path: Path, media_io: MediaIO[Any], budget: RequestBudget) -> object:
+    try:
+        budget.add_downloaded(path.stat().st_size)
+        data = path.read_bytes()
+    except OSError as error:
+        raise MediaFetchError(f"The {media_io.modality} file cannot be read: {error.strerror}.", stage="fetch") from error
+    return media_io.load_bytes_ref(data)
