@@ -8,7 +8,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from inset.engine.content_parts import MediaPart
 from inset.engine.media_sources import MediaLoader, group_by_modality
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from inset.cache.base import CacheMessage, ProcessorCacheFront
     from inset.config import MediaConfig
+    from inset.engine.limits import EngineLimits
     from inset.engine.prompts import PromptInput
     from inset.engine.renderer import Renderer
     from inset.inputs import ItemPlan, ProcessedPrompt
@@ -37,18 +38,9 @@ if TYPE_CHECKING:
     from inset.processing.tokenizer import Tokenizer
     from inset.sampling_params import SamplingParams
 
-__all__ = ["Core", "PreparedPrompt", "PromptLimits"]
+__all__ = ["Core", "PreparedPrompt"]
 
 T = TypeVar("T")
-
-
-class PromptLimits(Protocol):
-    """What the engine admits, known to the front before anything is decoded."""
-
-    max_model_len: int
-
-    def check_items(self, plans: Mapping[str, Sequence[ItemPlan]]) -> None:
-        """Refuses items that the engine could never hold."""
 
 
 class PreparedPrompt:
@@ -112,7 +104,7 @@ class Core:
         process_budget: ProcessBudget,
         media_config: MediaConfig,
         cache: ProcessorCacheFront | None,
-        limits: PromptLimits,
+        limits: EngineLimits,
         default_sampling_params: SamplingParams,
     ) -> None:
         self.processor = processor
@@ -126,7 +118,7 @@ class Core:
         self._process_budget = process_budget
         self._media_config = media_config
         self._loader = MediaLoader(fetcher, media_executor)
-        self._limits = limits
+        self.limits = limits
 
     async def prepare(self, prompt: PromptInput, params: SamplingParams, *, request_id: str) -> PreparedPrompt:
         """Returns a prompt that is ready for the engine core; its items are committed to the processor cache under `request_id`.
@@ -261,8 +253,8 @@ class Core:
         """Plans, checks, decodes and materialises; the returned state is open."""
 
         def check(plans: Mapping[str, Sequence[ItemPlan]], num_prompt_tokens: int) -> None:
-            self._limits.check_items(plans)
-            resolve_max_tokens(params, num_prompt_tokens, self._limits.max_model_len)
+            self.limits.check_items(plans)
+            resolve_max_tokens(params, num_prompt_tokens, self.limits.max_model_len)
 
         with _timed(stages, "plan"):
             state = await self._in_thread(self.processor.apply_phase1, inputs, check)
@@ -271,7 +263,7 @@ class Core:
                 await state.wait_decodes_async()
             with _timed(stages, "materialize"):
                 processed = await self._in_thread(self.processor.apply_phase2, state)
-            resolved = resolve_max_tokens(params, len(processed.prompt_token_ids), self._limits.max_model_len)
+            resolved = resolve_max_tokens(params, len(processed.prompt_token_ids), self.limits.max_model_len)
         except BaseException:
             await asyncio.shield(self._in_thread(state.close))
             raise

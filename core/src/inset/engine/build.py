@@ -1,0 +1,172 @@
+"""The one composition root: from options to a core, an engine core, and an engine around both."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from inset.cache.base import ProcessorCacheEngine, ProcessorCacheFront
+from inset.checkpoint import Checkpoint, load_checkpoint
+from inset.config import CacheConfig, Configs, ModelConfig, read_configs
+from inset.engine.async_llm import AsyncLLM
+from inset.engine.chat_template import ChatTemplate
+from inset.engine.core import Core
+from inset.engine.core_client import InProcessClient
+from inset.engine.limits import resolve_limits, resolve_max_model_len
+from inset.engine.renderer import Renderer
+from inset.errors import ConfigError, MissingExtraError
+from inset.media.budget import ProcessBudget
+from inset.media.executor import MediaExecutor
+from inset.media.fetcher import MediaFetcher
+from inset.plugins import PluginHost
+from inset.processing.registry import build_processor
+from inset.processing.tokenizer import Tokenizer
+from inset.registry import load_object
+from inset.sampling_params import SamplingParams
+
+if TYPE_CHECKING:
+    from inset.engine.engine_core import EngineCore
+
+__all__ = ["build_core", "build_engine", "choose_cache_type", "find_checkpoint", "make_cache_halves"]
+
+
+def find_checkpoint(model: str, host: PluginHost) -> Checkpoint:
+    """Returns the checkpoint of a folder, or of a name that an installed plugin ships.
+
+    Raises:
+        ConfigError: It is neither; the names that there are stand in the message.
+    """
+    folder = Path(model).expanduser()
+    if folder.is_dir():
+        return load_checkpoint(folder)
+    checkpoints = host.registries.checkpoints
+    if model in checkpoints:
+        return load_checkpoint(checkpoints.get(model).locate())
+    names = ", ".join(sorted(checkpoints.view())) or "none"
+    raise ConfigError(f"{model!r} is neither a folder nor a shipped checkpoint. Shipped by installed plugins: {names}.")
+
+
+def default_sampling_params(checkpoint: Checkpoint) -> SamplingParams:
+    """Returns what the checkpoint's generation config says about sampling; what it leaves open is greedy unless it samples."""
+    stated = checkpoint.generation_config
+    names = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
+    values: dict[str, Any] = {name: stated[name] for name in names if stated.get(name) is not None}
+    if not stated.get("do_sample", bool(values)):
+        values["temperature"] = 0.0
+    return SamplingParams(**values)
+
+
+def choose_cache_type(config: CacheConfig, *, num_fronts: int, host: PluginHost) -> str | None:
+    """Returns the processor cache's type, or None where it is off.
+
+    Raises:
+        ConfigError: The type asked for serves one front end alone, and there are several.
+        UnknownNameError: There is no such type.
+    """
+    if config.mm_processor_cache_gb <= 0:
+        return None
+    name = config.mm_processor_cache_type or ("lru" if num_fronts == 1 else "processor_only")
+    if not host.registries.processor_caches.get(name).supports_multiple_fronts and num_fronts > 1:
+        raise ConfigError(
+            f"--mm-processor-cache-type {name} serves one front end, and --api-server-count is {num_fronts}: "
+            "choose processor_only, or one front end."
+        )
+    return name
+
+
+def make_cache_halves(
+    name: str | None, config: CacheConfig, host: PluginHost
+) -> tuple[ProcessorCacheFront | None, ProcessorCacheEngine | None]:
+    """Returns both halves of a processor cache for one process, joined; or neither where it is off."""
+    if name is None:
+        return None, None
+    registration = host.registries.processor_caches.get(name)
+    front = cast("type[ProcessorCacheFront]", load_object(registration.front)).from_config(config)
+    engine = cast("type[ProcessorCacheEngine]", load_object(registration.engine)).from_config(config)
+    export = front.export()
+    if export is not None:
+        engine.attach(export)
+    return front, engine
+
+
+def build_core(configs: Configs, host: PluginHost, checkpoint: Checkpoint, *, cache: ProcessorCacheFront | None) -> Core:
+    """Returns what fetches and processes for one checkpoint.
+
+    Raises:
+        ConfigError: The checkpoint or an option cannot be served.
+        UnknownNameError: No plugin serves this model_type.
+    """
+    tokenizer = Tokenizer.from_checkpoint(checkpoint)
+    template = _chat_template(configs.model, checkpoint, tokenizer)
+    media_executor = MediaExecutor(image_threads=configs.media.image_threads, video_threads=configs.media.video_threads)
+    processor = build_processor(
+        host,
+        checkpoint,
+        tokenizer=tokenizer,
+        model_config=configs.model,
+        media_config=configs.media,
+        pool=media_executor,
+        cache=cache,
+    )
+    return Core(
+        renderer=Renderer(tokenizer, processor.info, template),
+        processor=processor,
+        tokenizer=tokenizer,
+        fetcher=MediaFetcher.build(host.registries.media_connectors, configs.media, executor=media_executor),
+        media_executor=media_executor,
+        work_executor=ThreadPoolExecutor(max(2, os.cpu_count() or 2), thread_name_prefix="inset-work"),
+        process_budget=ProcessBudget(configs.media.max_process_decoded_bytes),
+        media_config=configs.media,
+        cache=cache,
+        limits=resolve_limits(configs.engine, processor.info, max_model_len=resolve_max_model_len(configs.model, checkpoint)),
+        default_sampling_params=default_sampling_params(checkpoint),
+    )
+
+
+def _chat_template(config: ModelConfig, checkpoint: Checkpoint, tokenizer: Tokenizer) -> ChatTemplate | None:
+    text = checkpoint.chat_template
+    if config.chat_template is not None:
+        if not config.chat_template.is_file():
+            raise ConfigError(f"--chat-template: there is no file {config.chat_template.name!r}.")
+        text = config.chat_template.read_text("utf-8")
+    return None if text is None else ChatTemplate(text, special_tokens=tokenizer.named_tokens)
+
+
+def build_engine(*, model: str, **options: Any) -> AsyncLLM:
+    """Returns an engine for a checkpoint, all of it in this process; it is started and closed by the caller.
+
+    Args:
+        model: Checkpoint folder, or the name of a shipped checkpoint.
+        **options: Options of `inset.config` by name.
+
+    Raises:
+        ConfigError: An option or the checkpoint cannot be served.
+        PluginError: A plugin that was named cannot be loaded, or nothing serves this checkpoint.
+        MissingExtraError: ``inset[engine]`` is not installed.
+    """
+    configs = read_configs({"model": model, **options})
+    build_engine_core, use_threads = _load_model_setup()
+    host = PluginHost(configs.plugins)
+    checkpoint = find_checkpoint(configs.model.model, host)
+    front, engine = make_cache_halves(choose_cache_type(configs.cache, num_fronts=1, host=host), configs.cache, host)
+    core = build_core(configs, host, checkpoint, cache=front)
+    try:
+        engine_core = build_engine_core(configs, host, checkpoint, limits=core.limits, cache=engine)
+    except BaseException:
+        core.close()
+        raise
+    client = InProcessClient(engine_core, prepare=partial(use_threads, configs.engine.engine_threads))
+    return AsyncLLM(core, client, max_waiting_requests=configs.server.max_waiting_requests)
+
+
+def _load_model_setup() -> tuple[Callable[..., EngineCore], Callable[[int], None]]:
+    os.environ.setdefault("GOMP_SPINCOUNT", "0")  # read once, when torch loads: idle threads must not spin on cores that others need
+    try:
+        from inset.engine.model_setup import build_engine_core, use_threads
+    except ImportError as error:
+        raise MissingExtraError(f"Running a model needs the extra `inset[engine]`: pip install 'inset[engine]' ({error}).") from error
+    return build_engine_core, use_threads

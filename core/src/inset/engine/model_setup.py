@@ -1,0 +1,86 @@
+"""From a checkpoint to an engine core that is ready to step; the one place in the engine that loads weights."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import torch
+
+from inset.engine.engine_core import EngineCore
+from inset.modeling.attention import register_paged_attention
+from inset.modeling.interfaces import LoadOptions
+from inset.modeling.loading import load_adapter, resolve_device, resolve_dtype
+from inset.sched.limits import SchedulerLimits
+from inset.sched.scheduler import Scheduler
+from inset.worker.attention_check import check_paged_attention
+from inset.worker.kv_cache_size import determine_num_blocks
+from inset.worker.model_runner import ModelRunner
+
+if TYPE_CHECKING:
+    from inset.cache.base import ProcessorCacheEngine
+    from inset.checkpoint import Checkpoint
+    from inset.config import Configs
+    from inset.engine.limits import EngineLimits
+    from inset.plugins import PluginHost
+
+__all__ = ["build_engine_core"]
+
+logger = logging.getLogger(__name__)
+
+
+def build_engine_core(
+    configs: Configs, host: PluginHost, checkpoint: Checkpoint, *, limits: EngineLimits, cache: ProcessorCacheEngine | None
+) -> EngineCore:
+    """Loads the model and returns the engine core around it.
+
+    Raises:
+        ConfigError: The checkpoint cannot be served with these options.
+        UnknownNameError: No plugin serves this architecture.
+    """
+    device = resolve_device(configs.model.device)
+    dtype = resolve_dtype(configs.model.dtype, device, checkpoint)
+    registration = host.registries.models.get(checkpoint.architecture)
+    adapter = load_adapter(registration.adapter, checkpoint, LoadOptions(device, dtype, register_paged_attention()))
+    check_paged_attention(adapter, device=device, dtype=dtype)
+    engine = configs.engine
+    num_blocks = determine_num_blocks(
+        adapter,
+        device=device,
+        dtype=dtype,
+        block_size=engine.block_size,
+        max_model_len=limits.max_model_len,
+        max_num_seqs=engine.max_num_seqs,
+        kv_cache_bytes=engine.kv_cache_bytes,
+    )
+    runner = ModelRunner(
+        adapter,
+        device=device,
+        dtype=dtype,
+        block_size=engine.block_size,
+        num_blocks=num_blocks,
+        max_num_seqs=engine.max_num_seqs,
+        max_model_len=limits.max_model_len,
+        seed=configs.model.seed,
+    )
+    scheduler = Scheduler(
+        SchedulerLimits(
+            max_model_len=limits.max_model_len,
+            max_num_seqs=engine.max_num_seqs,
+            max_num_batched_tokens=engine.max_num_batched_tokens,
+            num_blocks=num_blocks,
+            block_size=engine.block_size,
+            encoder_compute_budget=limits.encoder_compute_budget,
+            encoder_cache_size=limits.encoder_cache_size,
+            enable_prefix_caching=engine.enable_prefix_caching,
+            enable_chunked_prefill=engine.enable_chunked_prefill,
+            disable_chunked_mm_input=engine.disable_chunked_mm_input,
+        )
+    )
+    logger.info("The model runs on %s in %s with %d KV blocks of %d tokens", device, dtype, num_blocks, engine.block_size)
+    return EngineCore(scheduler, runner, cache)
+
+
+def use_threads(num_threads: int) -> None:
+    """Sets the torch threads of the calling thread; the limit belongs to each thread on its own."""
+    torch.set_num_threads(num_threads)
