@@ -8,6 +8,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from inset.engine.content_parts import MediaPart
@@ -257,12 +258,12 @@ class Core:
             resolve_max_tokens(params, num_prompt_tokens, self.limits.max_model_len)
 
         with _timed(stages, "plan"):
-            state = await self._in_thread(self.processor.apply_phase1, inputs, check)
+            state = await self._in_thread(partial(self.processor.apply_phase1, inputs, check=check))
         try:
             with _timed(stages, "decode"):
                 await state.wait_decodes_async()
             with _timed(stages, "materialize"):
-                processed = await self._in_thread(self.processor.apply_phase2, state)
+                processed = await self._in_thread(partial(self.processor.apply_phase2, state, check=check))
             resolved = resolve_max_tokens(params, len(processed.prompt_token_ids), self.limits.max_model_len)
         except BaseException:
             await asyncio.shield(self._in_thread(state.close))
