@@ -1,0 +1,134 @@
+"""A conversation becomes token ids in which only the server's own markers are markers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import AddedToken, decoders, models, pre_tokenizers
+from tokenizers import Tokenizer as RawTokenizer
+
+from inset.engine.chat_template import ChatTemplate
+from inset.engine.content_parts import ContentPolicy
+from inset.engine.renderer import ChatOptions, Renderer
+from inset.errors import InvalidRequestError
+from inset.processing.tokenizer import Tokenizer
+
+SPECIAL = ["<image>", "<|user|>", "<|assistant|>", "<|end|>"]
+LIST_TEMPLATE = (
+    "{% for m in messages %}<|{{ 'assistant' if m.role == 'assistant' else 'user' }}|>"
+    "{% if m.content is string %}{{ m.content }}{% else %}{% for p in m.content or [] %}"
+    "{% if p.type == 'image' %}<image>{% else %}{{ p.text }}{% endif %}{% endfor %}{% endif %}"
+    "{% for c in m.tool_calls or [] %}{{ c | tojson }}{% endfor %}<|end|>{% endfor %}"
+    "{% for t in tools or [] %}{{ t | tojson }}{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+STRING_TEMPLATE = "{% for m in messages %}<|user|>{{ m.content | trim }}<|end|>{% endfor %}<|assistant|>"
+
+
+class Info:
+    """The one thing that a renderer asks of a model family."""
+
+    def get_placeholder_text(self, modality: str, item_index: int) -> str:
+        return f"<{modality}>"
+
+
+def tokenizer() -> Tokenizer:
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    raw = RawTokenizer(models.BPE(vocab={letter: index for index, letter in enumerate(alphabet)}, merges=[]))
+    raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    raw.decoder = decoders.ByteLevel()
+    raw.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in SPECIAL])
+    return Tokenizer(raw.to_str())
+
+
+TOKENIZER = tokenizer()
+IMAGE, USER, ASSISTANT, END = (TOKENIZER.added_tokens[token] for token in SPECIAL)
+
+
+def renderer(template: str = LIST_TEMPLATE) -> Renderer:
+    return Renderer(TOKENIZER, Info(), ChatTemplate(template, special_tokens={}))  # type: ignore[arg-type]
+
+
+def added(messages: Any, template: str = LIST_TEMPLATE, **options: Any) -> list[int]:
+    rendered = renderer(template).render_chat(messages, ContentPolicy(), ChatOptions(**options))
+    return TOKENIZER.added_ids_in(rendered.token_ids)
+
+
+def picture(name: str = "a") -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": f"https://example.com/{name}.png"}}
+
+
+@pytest.mark.parametrize("template", [LIST_TEMPLATE, STRING_TEMPLATE])
+def test_each_picture_has_one_marker_at_its_place(template: str) -> None:
+    content = [{"type": "text", "text": "before"}, picture("a"), {"type": "text", "text": "between"}, picture("b")]
+    rendered = renderer(template).render_chat([{"role": "user", "content": content}], ContentPolicy())
+    assert rendered.text is not None
+    assert rendered.text.index("before") < rendered.text.index("<image>") < rendered.text.index("between") < rendered.text.rindex("<image>")
+    assert [part.source[-5:] for part in rendered.media] == ["a.png", "b.png"]
+    assert [part.parameter for part in rendered.media] == ["messages[0].content[1]", "messages[0].content[3]"]
+
+
+@pytest.mark.parametrize("role", ["system", "user", "assistant", "tool"])
+@pytest.mark.parametrize("text", SPECIAL)
+@pytest.mark.parametrize("template", [LIST_TEMPLATE, STRING_TEMPLATE])
+def test_token_typed_as_text_stays_text_in_every_role(role: str, text: str, template: str) -> None:
+    plain = added([{"role": role, "content": "x"}], template)
+    assert added([{"role": role, "content": text}], template) == plain
+    assert added([{"role": role, "content": [{"type": "text", "text": f"a {text} b"}]}], template) == plain
+
+
+def test_token_in_tool_results_and_calls_and_descriptions_stays_text() -> None:
+    call = {"type": "function", "function": {"name": "look", "arguments": json.dumps({"at": "<image>"})}}
+    messages = [{"role": "assistant", "content": None, "tool_calls": [call]}, {"role": "tool", "content": "<image><|end|>"}]
+    tools = [{"type": "function", "function": {"name": "look", "description": "shows <image>"}}]
+    assert added(messages, tools=tools) == [ASSISTANT, END, USER, END, ASSISTANT]
+
+
+def test_token_in_the_name_of_a_field_is_refused() -> None:
+    tools = [{"type": "function", "function": {"parameters": {"<image>": {}}}}]
+    with pytest.raises(InvalidRequestError, match="name of a field"):
+        added([{"role": "user", "content": "x"}], tools=tools)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["user", "assistant"]),
+            st.lists(st.sampled_from(["<ima", "ge>", "<image>", "<|", "end|>", " a ", "b", None]), max_size=5),
+        ),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_fragments_that_fuse_in_the_template_never_become_a_marker(chat: list[tuple[str, list[str | None]]]) -> None:
+    messages = [
+        {"role": role, "content": [picture() if piece is None else {"type": "text", "text": piece} for piece in pieces]}
+        for role, pieces in chat
+    ]
+    expected = []
+    for role, pieces in chat:
+        expected += [ASSISTANT if role == "assistant" else USER, *[IMAGE for piece in pieces if piece is None], END]
+    assert added(messages) == [*expected, ASSISTANT]
+
+
+@pytest.mark.parametrize(
+    ("messages", "words"),
+    [([], "at least one"), ("hi", "must be a list"), ([7], "object with a role"), ([{"content": "x"}], "with a role")],
+)
+def test_malformed_conversations_are_refused(messages: Any, words: str) -> None:
+    with pytest.raises(InvalidRequestError, match=words):
+        added(messages)
+
+
+def test_conversation_without_a_template_is_refused_with_what_to_do() -> None:
+    bare = Renderer(TOKENIZER, Info(), None)  # type: ignore[arg-type]
+    with pytest.raises(InvalidRequestError, match="--chat-template"):
+        bare.render_chat([{"role": "user", "content": "x"}], ContentPolicy())
+
+
+def test_plain_prompt_keeps_typed_markers_as_places() -> None:
+    assert TOKENIZER.added_ids_in(renderer().render_text("a <image> b").token_ids) == [IMAGE]
