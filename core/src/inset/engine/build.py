@@ -19,6 +19,7 @@ from inset.engine.core_client import InProcessClient
 from inset.engine.limits import resolve_limits, resolve_max_model_len
 from inset.engine.renderer import Renderer
 from inset.errors import ConfigError, MissingExtraError
+from inset.inputs import MODALITIES
 from inset.media.budget import ProcessBudget
 from inset.media.executor import MediaExecutor
 from inset.media.fetcher import MediaFetcher
@@ -103,15 +104,17 @@ def build_core(configs: Configs, host: PluginHost, checkpoint: Checkpoint, *, ca
     tokenizer = Tokenizer.from_checkpoint(checkpoint)
     template = _chat_template(configs.model, checkpoint, tokenizer)
     media_executor = MediaExecutor(image_threads=configs.media.image_threads, video_threads=configs.media.video_threads)
-    processor = build_processor(
-        host,
+    built = build_processor(
+        host.registries.processors,
         checkpoint,
-        tokenizer=tokenizer,
-        model_config=configs.model,
-        media_config=configs.media,
+        media_io_factories={modality: host.get_media_io(modality, checkpoint) for modality in MODALITIES},
         pool=media_executor,
         cache=cache,
+        model_config=configs.model,
+        media_config=configs.media,
+        tokenizer=tokenizer,
     )
+    processor = built.processor
     return Core(
         renderer=Renderer(tokenizer, processor.info, template),
         processor=processor,
