@@ -8,13 +8,21 @@ from typing import TYPE_CHECKING, Final
 from inset.hookspecs import hookimpl
 
 if TYPE_CHECKING:
+    from inset.engine.async_llm import AsyncLLM
+    from inset.engine.core import Core
+    from inset.engine.llm import LLM
     from inset.media.offline import fetch_audio, fetch_image, fetch_video
+    from inset.sampling_params import SamplingParams
 
-__all__ = ["__version__", "fetch_audio", "fetch_image", "fetch_video", "hookimpl"]
+__all__ = ["LLM", "AsyncLLM", "Core", "SamplingParams", "__version__", "fetch_audio", "fetch_image", "fetch_video", "hookimpl"]
 
 __version__ = "0.1.0"
 
 _LAZY: Final = {
+    "AsyncLLM": "inset.engine.async_llm",
+    "Core": "inset.engine.core",
+    "LLM": "inset.engine.llm",
+    "SamplingParams": "inset.sampling_params",
     "fetch_audio": "inset.media.offline",
     "fetch_image": "inset.media.offline",
     "fetch_video": "inset.media.offline",

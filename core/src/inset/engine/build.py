@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from inset.engine.core_client import InProcessClient
 from inset.engine.limits import resolve_limits, resolve_max_model_len
 from inset.engine.renderer import Renderer
 from inset.errors import ConfigError, MissingExtraError
-from inset.inputs import MODALITIES
+from inset.inputs import MODALITIES, MediaIOFactory
 from inset.media.budget import ProcessBudget
 from inset.media.executor import MediaExecutor
 from inset.media.fetcher import MediaFetcher
@@ -107,7 +107,7 @@ def build_core(configs: Configs, host: PluginHost, checkpoint: Checkpoint, *, ca
     built = build_processor(
         host.registries.processors,
         checkpoint,
-        media_io_factories={modality: host.get_media_io(modality, checkpoint) for modality in MODALITIES},
+        media_io_factories=_MediaIOFactories(host, checkpoint),
         pool=media_executor,
         cache=cache,
         model_config=configs.model,
@@ -128,6 +128,28 @@ def build_core(configs: Configs, host: PluginHost, checkpoint: Checkpoint, *, ca
         limits=resolve_limits(configs.engine, processor.info, max_model_len=resolve_max_model_len(configs.model, checkpoint)),
         default_sampling_params=default_sampling_params(checkpoint),
     )
+
+
+class _MediaIOFactories(Mapping[str, MediaIOFactory]):
+    """Asks the plugins for a modality's decoder when the model first needs it: a model of pictures never imports a video decoder."""
+
+    def __init__(self, host: PluginHost, checkpoint: Checkpoint) -> None:
+        self._host = host
+        self._checkpoint = checkpoint
+        self._found: dict[str, MediaIOFactory] = {}
+
+    def __getitem__(self, modality: str) -> MediaIOFactory:
+        if modality not in MODALITIES:
+            raise KeyError(modality)
+        if modality not in self._found:
+            self._found[modality] = self._host.get_media_io(modality, self._checkpoint)
+        return self._found[modality]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(MODALITIES)
+
+    def __len__(self) -> int:
+        return len(MODALITIES)
 
 
 def _chat_template(config: ModelConfig, checkpoint: Checkpoint, tokenizer: Tokenizer) -> ChatTemplate | None:
