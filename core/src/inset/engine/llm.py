@@ -108,9 +108,9 @@ class LLM:
         return self._complete(prompts, sampling_params, use_tqdm=use_tqdm)
 
     def render(self, messages: Sequence[Mapping[str, Any]], *, chat_options: ChatOptions | None = None) -> ProcessedPrompt:
-        """Returns the processed prompt of one conversation without answering it."""
+        """Returns token ids, hashes, placeholders and plans of one conversation from headers alone: nothing is decoded or answered."""
         prompt = ChatPrompt(messages=messages, policy=_OFFLINE, chat=chat_options or ChatOptions())
-        return self._call(self.engine.core.process(prompt))
+        return self._call(self.engine.core.plan(prompt))
 
     def get_default_sampling_params(self) -> SamplingParams:
         """Returns what is used where no sampling params are given: the checkpoint's generation config."""
