@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from inset.engine.build import build_engine
 from inset.engine.content_parts import ContentPolicy
-from inset.engine.prompts import ChatPrompt, PromptInput, RequestOptions, read_prompt
+from inset.engine.prompts import ChatPrompt, PromptInput, RequestOptions, TextPrompt, read_prompt
 from inset.engine.renderer import ChatOptions
-from inset.errors import InvalidRequestError
+from inset.errors import EngineDeadError, InvalidRequestError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -146,6 +146,9 @@ class LLM:
 
     def _call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Runs a coroutine on the engine's loop; an interrupt of this thread cancels it."""
+        if self._loop.is_closed():
+            coroutine.close()
+            raise EngineDeadError("This LLM is closed.")
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result()
@@ -184,7 +187,7 @@ class LLM:
 
 
 def _as_prompts(prompts: Any) -> Sequence[Any]:
-    is_one = isinstance(prompts, str | Mapping) or (isinstance(prompts, Sequence) and prompts and isinstance(prompts[0], int))
+    is_one = isinstance(prompts, str | Mapping | TextPrompt | ChatPrompt) or (isinstance(prompts, Sequence) and prompts and isinstance(prompts[0], int))
     return [prompts] if is_one else list(prompts)
 
 
