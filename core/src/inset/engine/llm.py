@@ -187,7 +187,9 @@ class LLM:
 
 
 def _as_prompts(prompts: Any) -> Sequence[Any]:
-    is_one = isinstance(prompts, str | Mapping | TextPrompt | ChatPrompt) or (isinstance(prompts, Sequence) and prompts and isinstance(prompts[0], int))
+    is_one = isinstance(prompts, str | Mapping | TextPrompt | ChatPrompt) or (
+        isinstance(prompts, Sequence) and prompts and isinstance(prompts[0], int)
+    )
     return [prompts] if is_one else list(prompts)
 
 
