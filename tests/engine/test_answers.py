@@ -15,6 +15,8 @@ MODELS = ["llava", "llava_next"]
 GREEDY = SamplingParams(temperature=0, max_tokens=12, ignore_eos=True)
 Picture = Callable[..., Image.Image]
 
+KV_CACHE_BYTES = {"llava": 2_000_000, "llava_next": 2_000_000}
+
 LAYOUTS: dict[str, Sequence[Any]] = {
     "text only": ["how are you?"],
     "image first": [0, "what is this?"],
@@ -74,9 +76,8 @@ def test_eight_concurrent_requests_with_different_images_equal_generate(
 def test_answers_after_preemption_equal_generate(
     model: str, make_llm: Any, picture: Picture, reference: Any, assert_same_tokens: Any
 ) -> None:
-    bytes_per_block = 16 * 2 * 2 * 4 * 64  # generous: the engine says below how often it had to preempt
     long = SamplingParams(temperature=0, max_tokens=40, ignore_eos=True)
-    llm = make_llm(model, kv_cache_bytes=40 * bytes_per_block, max_num_seqs=8)
+    llm = make_llm(model, kv_cache_bytes=KV_CACHE_BYTES[model], max_model_len=256, max_num_seqs=8)
     prompts = [prompt_of([30 + index, f"question {index}?"], picture) for index in range(8)]
     outputs = llm.generate(prompts, long, use_tqdm=False)
     assert llm.engine.stats.values["num_preemptions"] > 0

@@ -46,6 +46,17 @@ def test_answers_equal_the_plain_modules_in_any_window(adapter: LinearAdapter, a
     assert_plain_answers(build_driver(build_runner(adapter)).run(requests, window=window), requests)
 
 
+def test_a_window_of_one_token_inside_a_prompt_leaves_no_stale_row(adapter: LinearAdapter, assert_plain_answers: AnswerCheck) -> None:
+    """Such a window looks like a decode step; the windows behind it would be missing from a row filled for it."""
+    requests = mixed_requests()
+    driver = build_driver(build_runner(adapter))
+    for request in requests:
+        driver.add(request)
+    for window in (9, 1, 8, 1, 1, 20):
+        driver.step(window)
+    assert_plain_answers(driver.run(), requests)
+
+
 @pytest.mark.parametrize("workspace_bytes", [0, 600_000, None], ids=["no workspace", "few rows", "all rows"])
 def test_answers_do_not_depend_on_the_decode_workspace(
     adapter: LinearAdapter, assert_plain_answers: AnswerCheck, workspace_bytes: int | None

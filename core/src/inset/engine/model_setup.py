@@ -14,7 +14,7 @@ from inset.modeling.loading import load_adapter, resolve_device, resolve_dtype
 from inset.sched.limits import SchedulerLimits
 from inset.sched.scheduler import Scheduler
 from inset.worker.attention_check import check_paged_attention
-from inset.worker.kv_cache_size import determine_num_blocks
+from inset.worker.memory import determine_num_blocks
 from inset.worker.model_runner import ModelRunner
 
 if TYPE_CHECKING:

@@ -170,9 +170,11 @@ class ModelRunner:
         """Returns the slices of the step in the order that `StepAttention` wants."""
         pieces = [StepSlice(self._state(request_id), count) for request_id, count in num_scheduled_tokens.items() if count]
         decoding = {piece.state.request.request_id: piece for piece in pieces if piece.is_decode}
+        # A window of one token in the middle of a prompt gets no row: the windows behind it are written to blocks alone.
+        answering = {request_id: piece for request_id, piece in decoding.items() if piece.gives_token}
         rows = self._workspace.assign_rows(
-            {request_id: piece.stop for request_id, piece in decoding.items()},
-            {request_id: piece.state.block_ids for request_id, piece in decoding.items()},
+            {request_id: piece.stop for request_id, piece in answering.items()},
+            {request_id: piece.state.block_ids for request_id, piece in answering.items()},
         )
         with_row = [StepSlice(decoding[i].state, 1, row) for i, row in sorted(rows.items(), key=lambda pair: pair[1])]
         without = sorted((piece for i, piece in decoding.items() if i not in rows), key=lambda piece: piece.stop)
