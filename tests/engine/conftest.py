@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from inset.testing.tiny_checkpoints import build_tiny_llava, build_tiny_llava_next
 from PIL import Image
 
 from inset import LLM
 from inset.inputs import ProcessedPrompt
+from inset.testing.tiny_checkpoints import build_tiny_llava, build_tiny_llava_next
 
 Reference = Callable[[ProcessedPrompt, int], tuple[list[int], list[float]]]
 
@@ -81,8 +82,6 @@ def reference(checkpoints: dict[str, Path]) -> Callable[[str], Reference]:
 
 
 def _pixels(name: str, prompt: ProcessedPrompt, folder: Path) -> dict[str, torch.Tensor]:
-    import json
-
     items = prompt.mm_kwargs.get("image", [])
     if not items:
         return {}
@@ -91,7 +90,8 @@ def _pixels(name: str, prompt: ProcessedPrompt, folder: Path) -> dict[str, torch
     mean, std = torch.tensor(config["image_mean"]), torch.tensor(config["image_std"])
 
     def normal(pixels: Any) -> torch.Tensor:
-        return ((torch.from_numpy(np.array(pixels)).float() - mean * (1 / scale)) / (std * (1 / scale))).movedim(-1, -3)
+        centred = torch.from_numpy(np.array(pixels)).float() - mean * (1 / scale)
+        return torch.movedim(centred / (std * (1 / scale)), -1, -3)
 
     values = [normal(item["pixel_values"]) for item in items if item is not None]
     if name == "llava":
@@ -113,3 +113,15 @@ def assert_same_tokens() -> Callable[[Sequence[int], tuple[list[int], list[float
         assert list(token_ids)[:decided] == tokens[:decided]
 
     return check
+
+
+@pytest.fixture(scope="session")
+def block_bytes(checkpoints: dict[str, Path]) -> Callable[[str], int]:
+    """Size of one KV block of 16 tokens in float32."""
+
+    def of(name: str) -> int:
+        text = json.loads((checkpoints[name] / "config.json").read_text())["text_config"]
+        head_dim = text.get("head_dim") or text["hidden_size"] // text["num_attention_heads"]
+        return int(16 * 2 * text["num_hidden_layers"] * text["num_key_value_heads"] * head_dim * 4)
+
+    return of

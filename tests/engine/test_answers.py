@@ -15,8 +15,6 @@ MODELS = ["llava", "llava_next"]
 GREEDY = SamplingParams(temperature=0, max_tokens=12, ignore_eos=True)
 Picture = Callable[..., Image.Image]
 
-KV_CACHE_BYTES = {"llava": 2_000_000, "llava_next": 2_000_000}
-
 LAYOUTS: dict[str, Sequence[Any]] = {
     "text only": ["how are you?"],
     "image first": [0, "what is this?"],
@@ -74,10 +72,10 @@ def test_eight_concurrent_requests_with_different_images_equal_generate(
 
 @pytest.mark.parametrize("model", MODELS)
 def test_answers_after_preemption_equal_generate(
-    model: str, make_llm: Any, picture: Picture, reference: Any, assert_same_tokens: Any
+    model: str, make_llm: Any, picture: Picture, reference: Any, assert_same_tokens: Any, block_bytes: Callable[[str], int]
 ) -> None:
     long = SamplingParams(temperature=0, max_tokens=40, ignore_eos=True)
-    llm = make_llm(model, kv_cache_bytes=KV_CACHE_BYTES[model], max_model_len=256, max_num_seqs=8)
+    llm = make_llm(model, kv_cache_bytes=20 * block_bytes(model), max_model_len=320, max_num_seqs=8)
     prompts = [prompt_of([30 + index, f"question {index}?"], picture) for index in range(8)]
     outputs = llm.generate(prompts, long, use_tqdm=False)
     assert llm.engine.stats.values["num_preemptions"] > 0

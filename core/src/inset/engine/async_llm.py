@@ -7,7 +7,7 @@ import dataclasses
 import threading
 import time
 import uuid
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
 from typing import TYPE_CHECKING, Self
 
 from inset.engine.core_client import EngineListener
@@ -98,6 +98,11 @@ class AsyncLLM(EngineListener):
         await self.close()
 
     @property
+    def client(self) -> CoreClient:
+        """The way to the engine core."""
+        return self._client
+
+    @property
     def is_alive(self) -> bool:
         """The engine core answers."""
         return self._dead is None and self._client.is_alive
@@ -119,7 +124,7 @@ class AsyncLLM(EngineListener):
 
     async def generate(
         self, prompt: PromptInput, params: SamplingParams | None = None, *, request_id: str | None = None
-    ) -> AsyncIterator[RequestOutput]:
+    ) -> AsyncGenerator[RequestOutput, None]:
         """Yields the request as it stands after each step that changed it; the last one is finished.
 
         Ending the iteration early, or cancelling it, aborts the request and frees what it held.

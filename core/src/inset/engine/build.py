@@ -26,7 +26,6 @@ from inset.media.fetcher import MediaFetcher
 from inset.plugins import PluginHost
 from inset.processing.registry import build_processor
 from inset.processing.tokenizer import Tokenizer
-from inset.registry import load_object
 from inset.sampling_params import SamplingParams
 
 if TYPE_CHECKING:
@@ -85,9 +84,9 @@ def make_cache_halves(
     """Returns both halves of a processor cache for one process, joined; or neither where it is off."""
     if name is None:
         return None, None
-    registration = host.registries.processor_caches.get(name)
-    front = cast("type[ProcessorCacheFront]", load_object(registration.front)).from_config(config)
-    engine = cast("type[ProcessorCacheEngine]", load_object(registration.engine)).from_config(config)
+    types = host.registries.processor_caches
+    front = cast("type[ProcessorCacheFront]", types.load(name, "front")).from_config(config)
+    engine = cast("type[ProcessorCacheEngine]", types.load(name, "engine")).from_config(config)
     export = front.export()
     if export is not None:
         engine.attach(export)

@@ -73,6 +73,11 @@ class InProcessClient(CoreClient):
         self._dead: EngineDeadError | None = None
         self._closed = False
 
+    @property
+    def core(self) -> EngineCore:
+        """The engine core; it belongs to its thread, so others only look."""
+        return self._core
+
     def start(self, listener: EngineListener) -> None:
         self._thread = threading.Thread(target=self._run, args=(listener,), name="inset-engine-core", daemon=True)
         self._thread.start()

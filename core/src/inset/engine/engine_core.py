@@ -82,6 +82,7 @@ class EngineCore:
         """Returns the gauges and counters of now."""
         stats = self._scheduler.stats
         values = {field.name: float(getattr(stats, field.name)) for field in dataclasses.fields(stats)}
+        values["num_encoder_runs"] = float(self._model_runner.stats.num_encoder_runs)
         return EngineStats(num_running=stats.num_running, num_waiting=stats.num_waiting, values=values)
 
     def close(self) -> None:
