@@ -444,13 +444,16 @@ class ProcessorCacheConformance:
                 assert_same(tensors, make_item("a").tensors)
 
     def test_21_many_threads_get_the_right_tensors(self, pair: CachePair) -> None:
-        """Eight threads process and commit; what reaches the engine half is sent one request at a time, in any order."""
+        """Eight threads process and commit, or give up what they lead; the engine half gets one request at a time, in any order."""
         sending = threading.Lock()
 
         def run(seed: int) -> None:
             source = random.Random(seed)
             for number in range(15):
                 request_id, names = f"{seed}-{number}", source.choices("abcdefgh", k=source.randint(1, 3))
+                with pair.front.begin() as given_up:
+                    given_up.look_up(hash_of(names[0]))
+                    given_up.join_flight(hash_of(names[-1]))
                 committed = pair.commit(request_id, names)
                 with sending:
                     for name, tensors in zip(names, pair.resolve(request_id, committed), strict=True):
