@@ -32,9 +32,9 @@ class MediaOptions:
         if value is None:
             return default
         if isinstance(value, bool) or not isinstance(value, int):
-            raise self._wrong(name, value, "a whole number")
+            raise self.wrong(name, value, "a whole number")
         if value < minimum or (maximum is not None and value > maximum):
-            raise self._wrong(name, value, f"at least {minimum}" + ("" if maximum is None else f" and at most {maximum}"))
+            raise self.wrong(name, value, f"at least {minimum}" + ("" if maximum is None else f" and at most {maximum}"))
         return value
 
     def number(self, name: str, default: float | None, *, above: float) -> float | None:
@@ -47,7 +47,7 @@ class MediaOptions:
         if value is None:
             return default
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= above:
-            raise self._wrong(name, value, f"a number above {above:g}")
+            raise self.wrong(name, value, f"a number above {above:g}")
         return float(value)
 
     def switch(self, name: str, default: bool) -> bool:
@@ -60,7 +60,7 @@ class MediaOptions:
         if value is None:
             return default
         if not isinstance(value, bool):
-            raise self._wrong(name, value, "true or false")
+            raise self.wrong(name, value, "true or false")
         return value
 
     def choice(self, name: str, default: str, choices: Sequence[str]) -> str:
@@ -73,7 +73,7 @@ class MediaOptions:
         if value is None:
             return default
         if not isinstance(value, str) or value not in choices:
-            raise self._wrong(name, value, "one of " + ", ".join(choices))
+            raise self.wrong(name, value, "one of " + ", ".join(choices))
         return value
 
     def colour(self, name: str, default: tuple[int, int, int]) -> tuple[int, int, int]:
@@ -89,7 +89,7 @@ class MediaOptions:
             levels = [level for level in value if isinstance(level, int) and not isinstance(level, bool) and 0 <= level <= 255]
             if len(levels) == 3:
                 return levels[0], levels[1], levels[2]
-        raise self._wrong(name, value, "three whole numbers from 0 to 255")
+        raise self.wrong(name, value, "three whole numbers from 0 to 255")
 
     def finish(self) -> None:
         """Refuses options that were not read.
@@ -108,7 +108,8 @@ class MediaOptions:
         self._known.append(name)
         return self._options.pop(name, None)
 
-    def _wrong(self, name: str, value: object, expected: str) -> InvalidRequestError:
+    def wrong(self, name: str, value: object, expected: str) -> InvalidRequestError:
+        """Returns the error for an option, with what it has to be."""
         return InvalidRequestError(
             f"The {self._modality} media IO option {name} must be {expected}, not {str(value)[:80]}.",
             stage="parse",

@@ -1,0 +1,49 @@
+"""A video that comes as a list of images: how the list is framed as one payload.
+
+Eight bytes of magic, then each frame as its length (8 bytes, big-endian) and its bytes. A connector packs what
+``data:video/jpeg;base64,<frame>,<frame>`` carries; `VideoIO` unpacks it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from inset.errors import MediaDecodeError
+
+__all__ = ["is_frame_list", "pack_frames", "unpack_frames"]
+
+_MAGIC: Final = b"\x89FRAMES\n"
+_LENGTH_BYTES: Final = 8
+
+
+def pack_frames(frames: Sequence[bytes]) -> bytes:
+    """Returns encoded images, in the order in which they are shown, as the payload of one video."""
+    return b"".join([_MAGIC, *(part for frame in frames for part in (len(frame).to_bytes(_LENGTH_BYTES, "big"), frame))])
+
+
+def is_frame_list(data: bytes) -> bool:
+    """Whether a payload was packed by `pack_frames`."""
+    return data.startswith(_MAGIC)
+
+
+def unpack_frames(data: bytes) -> list[bytes]:
+    """Returns the encoded images of a payload; bytes behind the last whole frame that are all zero are skipped.
+
+    Raises:
+        MediaDecodeError: A frame is cut short, or there is none.
+    """
+    frames: list[bytes] = []
+    position = len(_MAGIC)
+    while position < len(data):
+        start = position + _LENGTH_BYTES
+        length = int.from_bytes(data[position:start], "big")
+        if length == 0 and not any(data[position:]):
+            break
+        if start + length > len(data):
+            raise MediaDecodeError(f"Frame {len(frames)} of the frame list is cut short.", modality="video")
+        frames.append(data[start : start + length])
+        position = start + length
+    if not frames:
+        raise MediaDecodeError("The frame list has no frames.", modality="video")
+    return frames

@@ -1,0 +1,115 @@
+"""Runs the codec over the packets that a plan names, and converts the frames that it wants, and no others."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, cast
+
+import av
+import numpy as np
+from av.stream import Disposition
+
+from inset.errors import MediaDecodeError
+from inset.media.container import open_container
+
+if TYPE_CHECKING:
+    from av.container import InputContainer
+    from av.packet import Packet
+    from av.video.frame import VideoFrame
+    from av.video.stream import VideoStream
+    from numpy.typing import NDArray
+
+    from inset.media.video_index import VideoPlan
+
+__all__ = ["fill_frames", "pick_video_track"]
+
+
+def pick_video_track(container: InputContainer) -> VideoStream:
+    """Returns the first video track that is not a cover picture.
+
+    Raises:
+        MediaDecodeError: There is none.
+    """
+    for stream in container.streams.video:
+        if not stream.disposition & Disposition.attached_pic:
+            return stream
+    raise MediaDecodeError("The file has no video track.", modality="video")
+
+
+def fill_frames(data: bytes, plan: VideoPlan, frames: NDArray[np.uint8], *, rotation: int, deadline_seconds: float) -> NDArray[np.bool_]:
+    """Decodes the frames that a plan wants into an array, and returns which of them there were.
+
+    A packet that cannot be decoded is passed over. A frame of another size than the video's is scaled to it.
+
+    Args:
+        data: The encoded video.
+        plan: What to decode.
+        frames: ``(num_frames, height, width, 3)`` uint8, upright; written where frames are found.
+        rotation: Clockwise turn that is applied, in degrees.
+        deadline_seconds: `time.monotonic()` at which it gives up.
+
+    Raises:
+        MediaDecodeError: It took too long.
+    """
+    slots: dict[int, list[int]] = defaultdict(list)
+    for slot, wanted in enumerate(plan.wanted):
+        slots[wanted].append(slot)
+    height, width = frames.shape[1:3] if rotation % 180 == 0 else frames.shape[2:0:-1]
+    filled = np.zeros(len(frames), dtype=np.bool_)
+    for position, frame in enumerate(_decode_segments(data, plan, deadline_seconds)):
+        name = frame.pts if plan.has_timestamps else position
+        found = () if name is None else slots.pop(name, ())
+        if not found:
+            continue
+        pixels = np.rot90(_to_rgb(frame, width, height), -rotation // 90)
+        for slot in found:
+            frames[slot] = pixels
+            filled[slot] = True
+        if not slots:
+            break
+    return filled
+
+
+def _to_rgb(frame: VideoFrame, width: int, height: int) -> NDArray[np.uint8]:
+    if (frame.width, frame.height) != (width, height):
+        frame = frame.reformat(width=width, height=height, format="rgb24")
+    return cast("NDArray[np.uint8]", frame.to_ndarray(format="rgb24"))
+
+
+def _decode_segments(data: bytes, plan: VideoPlan, deadline_seconds: float) -> Iterator[VideoFrame]:
+    """Yields the frames of all segments. Packets between them are read and dropped: that is cheap, and exact in every container."""
+    with open_container(data, "video") as container:
+        stream = pick_video_track(container)
+        segments = iter(plan.segments)
+        start, stop = next(segments)
+        for number, packet in enumerate(_packets(container, stream)):
+            if time.monotonic() > deadline_seconds:
+                raise MediaDecodeError("Decoding the video took too long.", code="media_decode_timeout", modality="video")
+            if number >= start:
+                yield from _decode(stream, packet)
+            if number + 1 == stop:
+                yield from _decode(stream, None)
+                following = next(segments, None)
+                if following is None:
+                    return
+                start, stop = following
+                stream.codec_context.flush_buffers()
+        yield from _decode(stream, None)
+
+
+def _packets(container: InputContainer, stream: VideoStream) -> Iterator[Packet[Any]]:
+    try:
+        for packet in container.demux(stream):
+            if packet.size:
+                yield packet
+    except (av.FFmpegError, OSError):
+        return  # cut off or unreadable from here on
+
+
+def _decode(stream: VideoStream, packet: Packet[Any] | None) -> list[VideoFrame]:
+    try:
+        return list(stream.decode(packet))
+    except av.FFmpegError:
+        return []
