@@ -34,7 +34,7 @@ _SIGNATURES: Final[tuple[tuple[str, re.Pattern[bytes]], ...]] = (
     ("amr", re.compile(rb"#!AMR")),
     ("au", re.compile(rb"\.snd")),
     ("aac", re.compile(rb"\xff[\xf0\xf1\xf8\xf9]")),
-    ("mp3", re.compile(rb"ID3|\xff[\xe2-\xe7\xf2-\xf7\xfa-\xff]")),
+    ("mp3", re.compile(rb"ID3|\xff[\xe2\xe3\xf2-\xf5\xfa-\xfd]")),
 )
 CONTAINER_FORMATS: Final = tuple(name for name, _ in _SIGNATURES)
 """FFmpeg's names of the formats that are read."""
