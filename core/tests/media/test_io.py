@@ -12,7 +12,7 @@ from inset.config import MediaConfig
 from inset.errors import InvalidRequestError, MediaDecodeError, TooLargeError
 from inset.identity import JSON, DecodeSpec, derive_media_key
 from inset.media.header import MediaHeader
-from inset.media.io import MediaIO, default_media_io, default_media_io_factory, format_bytes
+from inset.media.io import MediaIO, default_media_io, format_bytes
 
 CONFIG = MediaConfig(max_item_download_bytes=100, max_item_decoded_bytes=50)
 
@@ -67,11 +67,12 @@ def test_default_decoder_of_an_unknown_modality_is_refused_by_name() -> None:
         default_media_io("smell", {}, CONFIG)
 
 
-def test_factory_checks_the_options_of_each_request() -> None:
-    factory = default_media_io_factory("image", CONFIG)
-    assert factory({"image_mode": "L"}).get_decode_spec().settings["image_mode"] == "L"
-    with pytest.raises(InvalidRequestError, match="colour_mode"):
-        factory({"colour_mode": "L"})
+def test_default_decoders_take_their_options_and_refuse_others() -> None:
+    assert default_media_io("image", {"image_mode": "L"}, CONFIG).get_decode_spec().settings["image_mode"] == "L"
+    for modality in ("image", "video", "audio"):
+        assert default_media_io(modality, {}, CONFIG).modality == modality
+        with pytest.raises(InvalidRequestError, match="colour_mode"):
+            default_media_io(modality, {"colour_mode": "L"}, CONFIG)
 
 
 def test_numbers_of_bytes_read_as_people_write_them() -> None:

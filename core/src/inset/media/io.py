@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
-from typing import Any, ClassVar, Final, Generic, TypeVar, cast, final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar, cast, final
 
 from inset.config import MediaConfig
 from inset.errors import InsetError, InvalidRequestError, MediaDecodeError, TooLargeError
 from inset.identity import JSON, DecodeSpec, derive_media_key
-from inset.inputs import MediaIOFactory
 from inset.media.header import MediaHeader
 from inset.media.ref import MediaRef
 from inset.registry import load_object
 
-__all__ = ["MediaIO", "default_media_io", "default_media_io_factory", "format_bytes"]
+if TYPE_CHECKING:
+    from inset.inputs import MediaIOFactory
+
+__all__ = ["MediaIO", "default_media_io", "format_bytes"]
 
 T = TypeVar("T")
 
@@ -120,14 +122,6 @@ def default_media_io(modality: str, options: Mapping[str, JSON], config: MediaCo
     """
     if modality not in _DECODERS:
         raise InvalidRequestError(f"There is no decoder for the modality {modality!r}; known are {', '.join(_DECODERS)}.")
-    decoder = cast("Callable[[Mapping[str, JSON], MediaConfig], MediaIO[Any]]", load_object(_DECODERS[modality]))
-    return decoder(options, config)
-
-
-def default_media_io_factory(modality: str, config: MediaConfig) -> MediaIOFactory:
-    """Returns what makes the core's own decoder of a modality from the options of one request."""
-    return partial(_from_options, modality, config)
-
-
-def _from_options(modality: str, config: MediaConfig, options: Mapping[str, JSON]) -> MediaIO[Any]:
-    return default_media_io(modality, options, config)
+    decoder = cast("MediaIOFactory", load_object(_DECODERS[modality]))
+    media_io: MediaIO[Any] = decoder(options, config)
+    return media_io

@@ -54,7 +54,8 @@ def make_video(
     with av.open(buffer, "w", format=container, options=dict(container_options or {})) as output:
         stream: Any = output.add_stream(codec, rate=fps)
         stream.width, stream.height, stream.pix_fmt, stream.gop_size = width, height, "yuv420p", keyframe_every
-        stream.options = dict(options or {})
+        # No keyframes where a scene seems to change, so that they stand where they were asked for.
+        stream.options = {"sc_threshold": "1000000000" if codec != "libx264" else "0", **(options or {})}
         if timestamps_seconds is not None:
             stream.codec_context.time_base = Fraction(1, _TICKS_PER_SECOND)
         if rotation:
