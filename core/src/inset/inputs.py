@@ -171,7 +171,6 @@ class ProcessedPrompt:
         prompt_text: The rendered text, where there was one.
         prompt_embeds: ``(num_tokens, hidden_size)`` float32: embeddings given by the client instead of token ids, or None.
         cache_salt: Separates tenants in every cache.
-        cache_message: What the front half of the processor cache commits with this request; the engine half applies it.
     """
 
     prompt_token_ids: Sequence[int]
@@ -183,7 +182,6 @@ class ProcessedPrompt:
     prompt_text: str | None = None
     prompt_embeds: np.ndarray[Any, Any] | None = None
     cache_salt: str | None = None
-    cache_message: Any = None
 
     @property
     def num_tokens_by_modality(self) -> dict[str, int]:
