@@ -4,12 +4,14 @@ import errno
 import gc
 import os
 import resource
+import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from inset.cache.segment import SegmentReader, SegmentWriter, object_bytes
+from inset.config import MIB
 from inset.errors import ConfigError
 
 HASH = b"h" * 32
@@ -64,6 +66,20 @@ def test_large_segment_takes_no_memory_before_it_is_written() -> None:
     writer = SegmentWriter(1 << 40)
     SegmentReader(writer.fd, 1 << 40)
     assert os.fstat(writer.fd).st_blocks * 512 <= 128 << 20
+    writer.close()
+
+
+def test_memory_is_populated_ahead_of_use_and_no_further() -> None:
+    def populated_bytes() -> int:
+        for thread in threading.enumerate():
+            if thread.name == "inset-shm-populate":
+                thread.join(20)
+        return os.fstat(writer.fd).st_blocks * 512
+
+    writer = SegmentWriter(512 * MIB)
+    assert populated_bytes() == 64 * MIB
+    writer.write(48 * MIB, HASH, 1, TENSORS)
+    assert 64 * MIB < populated_bytes() <= 130 * MIB
     writer.close()
 
 
