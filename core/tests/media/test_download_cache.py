@@ -97,13 +97,18 @@ def test_what_is_too_old_is_not_found(folder: Path) -> None:
     assert cache.find("http://a/") is not None
 
 
-@pytest.mark.parametrize("junk", [b"", b"{", b"[]", b"{}", b'{"sha256": 5}', b'{"sha256": "../../x", "etag": 1, "asked_at": 0}', b"\xff"])
-def test_damaged_entry_is_a_miss(folder: Path, junk: bytes) -> None:
+@pytest.mark.parametrize(
+    "junk",
+    [b"", b"{", b"[]", b"{}", b'{"sha256": 5}', b'{"sha256": "../../secret", "etag": null, "last_modified": null, "asked_at": 0}', b"\xff"],
+)
+def test_damaged_entry_is_a_miss_and_leads_nowhere(folder: Path, tmp_path: Path, junk: bytes) -> None:
     cache = make_cache(folder, max_age_seconds=1e12)
     cache.store("http://a/", PICTURE, NONE)
     (entry,) = (folder / "entries").iterdir()
     entry.write_bytes(junk)
+    (tmp_path / "secret").write_bytes(b"not ours")
     assert cache.find("http://a/") is None
+    assert (tmp_path / "secret").exists()
 
 
 def test_damaged_content_is_a_miss_and_goes_away(folder: Path) -> None:

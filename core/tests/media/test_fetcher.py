@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -9,9 +11,19 @@ from typing import Any, ClassVar
 import pytest
 
 from inset.config import MediaConfig
-from inset.errors import InvariantError, MediaFetchError, MediaPolicyError, MediaTimeoutError, PluginContractError, TooLargeError
+from inset.errors import (
+    InvariantError,
+    MediaDecodeError,
+    MediaFetchError,
+    MediaPolicyError,
+    MediaTimeoutError,
+    OverloadedError,
+    PluginContractError,
+    TooLargeError,
+)
 from inset.media.connector import MediaConnector
 from inset.media.fetcher import FetchItem, MediaFetcher
+from inset.media.header import MediaHeader
 from inset.media.http import HttpConnector
 from inset.media.stream import ByteStream, FetchLimits
 from inset.media.url import MediaUrl
@@ -224,8 +236,57 @@ def test_closing_ends_what_still_waits() -> None:
         waiting = pool.submit(fetcher.fetch_image, "careless://asleep/", EncodedBytesIO())
         wait_until_waiting(fetcher, 1)
         fetcher.close()
-        with pytest.raises((asyncio.CancelledError, Exception)):
+        with pytest.raises(OverloadedError, match="closing down"):
             waiting.result(20)
+
+
+def test_closing_is_not_taken_for_a_cancellation_of_the_caller() -> None:
+    fetcher = MediaFetcher([CarelessConnector()], MediaConfig())
+
+    async def wait() -> None:
+        fetch = asyncio.create_task(fetcher.fetch_image_async("careless://asleep/", EncodedBytesIO()))
+        await asyncio.to_thread(wait_until_waiting, fetcher, 1)
+        await asyncio.to_thread(fetcher.close)
+        with pytest.raises(OverloadedError, match="closing down"):
+            await fetch
+
+    asyncio.run(asyncio.wait_for(wait(), 20))
+
+
+def test_decoder_that_fails_in_its_probe_is_a_decode_error(careless: CarelessConnector) -> None:
+    class BrokenIO(EncodedBytesIO):
+        def probe(self, data: bytes) -> MediaHeader:
+            raise ZeroDivisionError
+
+    with pytest.raises(MediaDecodeError, match="ZeroDivisionError") as caught:
+        careless.fetch_image("careless://fine/", BrokenIO())
+    assert (caught.value.status, caught.value.stage, caught.value.modality) == (422, "probe", "image")
+
+
+FORKED = """
+import os, warnings
+from inset.config import MediaConfig
+from inset.errors import InvariantError
+from inset.media.data_url import DataUrlConnector
+from inset.media.fetcher import MediaFetcher
+from inset.testing.media_io import EncodedBytesIO
+warnings.simplefilter("ignore")
+fetcher = MediaFetcher([DataUrlConnector()], MediaConfig())
+fetcher.fetch_image("data:;base64,aGVsbG8=", EncodedBytesIO())
+child = os.fork()
+if child == 0:
+    try:
+        fetcher.fetch_image("data:;base64,aGVsbG8=", EncodedBytesIO())
+    except InvariantError as error:
+        os._exit(0 if "after the fork" in str(error) else 2)
+    os._exit(1)
+assert os.waitpid(child, 0)[1] == 0
+fetcher.close()
+"""
+
+
+def test_fetcher_in_a_forked_process_says_so_instead_of_waiting() -> None:
+    subprocess.run([sys.executable, "-c", FORKED], check=True, timeout=60)
 
 
 def test_loop_of_the_caller_is_never_held_up(careless: CarelessConnector) -> None:

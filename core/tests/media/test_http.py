@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import itertools
 import socket
+import socketserver
 import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -323,6 +324,28 @@ def test_host_that_cannot_be_found_is_a_fetch_error() -> None:
 
     with make_fetcher(resolve, max_fetch_attempts=1) as fetcher, pytest.raises(MediaFetchError, match="connection failed"):
         fetcher.fetch_image("http://nowhere.example/?secret", EncodedBytesIO())
+
+
+def test_server_without_tls_is_a_fetch_error_at_once(fetcher: MediaFetcher) -> None:
+    num_greeted = 0
+
+    class PlainHandler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            nonlocal num_greeted
+            num_greeted += 1
+            self.request.recv(1000)
+            self.request.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), PlainHandler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            with pytest.raises(MediaFetchError, match="no trusted TLS connection"):
+                fetcher.fetch_image(f"https://127.0.0.1:{server.server_address[1]}/", EncodedBytesIO())
+        finally:
+            server.shutdown()
+            thread.join(20)
+    assert num_greeted == 1
 
 
 def test_environment_offers_no_proxy(media_server: MediaServer, monkeypatch: pytest.MonkeyPatch) -> None:

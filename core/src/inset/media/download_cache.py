@@ -8,6 +8,7 @@ import hashlib
 import json
 import logging
 import os
+import re
 import tempfile
 import threading
 import time
@@ -26,6 +27,8 @@ _log = logging.getLogger(__name__)
 
 ENTRY_BYTES: Final = 4096
 """What any file costs at least: one block on disk."""
+
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 LOCK_TRIES: Final = 250
 LOCK_PAUSE_SECONDS: Final = 0.002
@@ -115,9 +118,9 @@ class DownloadCache:
             age = time.time() - float(known["asked_at"])
             if not 0 <= age <= self._max_age_seconds:
                 return None
-            content = self._contents / str(known["sha256"])
+            content = self._contents / _check_digest(known["sha256"])
+            validators = Validators(_check_text(known["etag"]), _check_text(known["last_modified"]))
             data = content.read_bytes()
-            validators = Validators(known["etag"], known["last_modified"])
         except (OSError, ValueError, KeyError, TypeError):
             return None
         if _digest(data) != content.name:
@@ -226,6 +229,18 @@ class DownloadCache:
 
 def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
+
+
+def _check_digest(value: object) -> str:
+    if isinstance(value, str) and _DIGEST.fullmatch(value):
+        return value
+    raise ValueError("not a digest")
+
+
+def _check_text(value: object) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    raise ValueError("not a header")
 
 
 def _take_lock(descriptor: int) -> bool:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from inset.config import MediaConfig
-from inset.errors import InsetError, InvariantError, MediaTimeoutError
+from inset.errors import InsetError, InvariantError, MediaDecodeError, MediaTimeoutError, OverloadedError
 from inset.media.attempts import FetchTimes, download
 from inset.media.budget import RequestBudget
 from inset.media.connector import ConnectorContext, FetchSurface, MediaConnector
@@ -99,11 +100,13 @@ class MediaFetcher(FetchSurface):
             future = self._loop.submit(self._download(url, media_ios, modality, budget))
             try:
                 payload = future.result(self._patience(modality))
+                return self._probe(modality, media_ios, payload).result()
             except concurrent.futures.TimeoutError:
                 raise _too_late(modality) from None
+            except concurrent.futures.CancelledError:
+                raise _stopped() from None
             finally:
                 future.cancel()
-            return self._executor.submit(modality, partial(self._make_refs, media_ios, payload)).result()
 
     async def run_async(
         self, url: str, media_ios: Sequence[MediaIO[Any]], modality: str, budget: RequestBudget | None
@@ -113,9 +116,14 @@ class MediaFetcher(FetchSurface):
             future = asyncio.wrap_future(self._loop.submit(self._download(url, media_ios, modality, budget)))
             try:
                 payload = await asyncio.wait_for(future, self._patience(modality))
+                return await asyncio.wrap_future(self._probe(modality, media_ios, payload))
             except TimeoutError:
                 raise _too_late(modality) from None
-            return await asyncio.wrap_future(self._executor.submit(modality, partial(self._make_refs, media_ios, payload)))
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                if task is None or task.cancelling():
+                    raise
+                raise _stopped() from None  # not the caller was cancelled, but what he waited for
 
     async def fetch_all_async(self, items: Sequence[FetchItem], *, budget: RequestBudget | None = None) -> list[tuple[MediaRef[Any], ...]]:
         """Fetches the items of a request at the same time; the first that fails cancels the others.
@@ -190,10 +198,16 @@ class MediaFetcher(FetchSurface):
                 if not is_late:  # who joined a flight that was under way has time left of its own, until `_patience` ends it
                     raise
 
+    def _probe(self, modality: str, media_ios: Sequence[MediaIO[Any]], payload: Payload) -> Future[tuple[MediaRef[Any], ...]]:
+        try:
+            return self._executor.submit(modality, partial(self._make_refs, media_ios, payload))
+        except RuntimeError:
+            raise _stopped() from None
+
     def _make_refs(self, media_ios: Sequence[MediaIO[Any]], payload: Payload) -> tuple[MediaRef[Any], ...]:
         try:
-            refs = tuple(io.load_bytes_ref(payload.data) for io in media_ios)
-        except BaseException:
+            refs = tuple(_load(io, payload.data) for io in media_ios)
+        except InsetError:
             payload.drop()
             raise
         payload.store()
@@ -211,6 +225,20 @@ def _located(modality: str) -> Iterator[None]:
     except InsetError as error:
         error.locate(stage="fetch", modality=modality)
         raise
+
+
+def _load(media_io: MediaIO[Any], data: bytes) -> MediaRef[Any]:
+    try:
+        return media_io.load_bytes_ref(data)
+    except InsetError:
+        raise
+    except Exception as error:
+        message = f"The {media_io.modality} cannot be read: its decoder failed ({type(error).__name__})."
+        raise MediaDecodeError(message, stage="probe", modality=media_io.modality) from error
+
+
+def _stopped() -> OverloadedError:
+    return OverloadedError("Fetching was stopped, because this process is closing down.", stage="fetch")
 
 
 def _too_late(modality: str) -> MediaTimeoutError:

@@ -136,7 +136,8 @@ def _make_session(resolve: Resolve, threads: ThreadPoolExecutor, may_be_private:
         family, kind, protocol, _, address = info
         reason = find_refusal(address[0], may_be_private=may_be_private)
         if reason is not None:
-            _refusals.get().append(reason)
+            if (refusals := _refusals.get(None)) is not None:
+                refusals.append(reason)
             raise OSError(f"refused: {reason}")  # aiohttp takes no other type
         return socket.socket(family, kind, protocol)
 

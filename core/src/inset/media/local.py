@@ -19,7 +19,6 @@ from inset.media.url import MediaUrl
 __all__ = ["FileConnector"]
 
 CHUNK_BYTES: Final = 1024 * 1024
-_LOCAL_HOSTS: Final = (None, "localhost")
 _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # O_NONBLOCK: opening a FIFO would wait for a writer for ever.
 _FILE_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -95,9 +94,9 @@ def _open_under(root: Path, url: MediaUrl) -> int:
 def _find_components(root: Path, url: MediaUrl) -> list[bytes]:
     """Returns the path below the folder, without touching the file system except to know the folder's other spelling."""
     outside = MediaPolicyError("The file: URL leads out of the folder that --allowed-local-media-path names.", stage="fetch")
-    if url.host not in _LOCAL_HOSTS or url.port is not None:
+    if url.host is not None:
         raise MediaPolicyError("A file: URL names a file of this machine: write file:///PATH.", stage="fetch")
-    encoded = url.text.removeprefix("file:").removeprefix("//").removeprefix(url.host or "")
+    encoded = url.text.removeprefix("file:").removeprefix("//")
     path = unquote_to_bytes(encoded.partition("?")[0].partition("#")[0])
     parts = path.split(b"/")
     if not path.startswith(b"/") or b"\0" in path or b".." in parts:

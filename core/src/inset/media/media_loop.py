@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import os
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -25,6 +26,7 @@ class MediaLoop:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._pid: int | None = None
         self._is_closed = False
 
     def submit(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
@@ -60,7 +62,10 @@ class MediaLoop:
         with self._lock:
             if self._is_closed:
                 raise InvariantError("The media loop is closed.")
+            if self._pid not in (None, os.getpid()):
+                raise InvariantError("The media loop belongs to the parent process: make a fetcher after the fork.")
             if self._loop is None:
+                self._pid = os.getpid()
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(target=_run, args=(self._loop,), name="inset-media-loop", daemon=True)
                 self._thread.start()

@@ -65,6 +65,8 @@ class MediaUrl:
             return cls(scheme, None, None, f"{scheme}:{quote(rest, safe=_SAFE)}")
         authority, path = _split_authority(rest[2:])
         host, port = _parse_authority(scheme, authority)
+        if scheme == "file" and host == "localhost" and port is None:
+            host = None  # two spellings of this machine
         if path and path[0] != "/":
             path = "/" + path
         shown = "" if host is None else f"[{host}]" if ":" in host else host
