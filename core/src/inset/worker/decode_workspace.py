@@ -1,9 +1,10 @@
 """A second, dense home for the keys and values of decoding sequences: on a CPU, attention over views beats gathering blocks.
 
-One row per sequence and layer, heads outermost::
+One row per sequence and layer, heads outermost, keys with the positions last so that scores are computed along them::
 
-    rows[layer].key   (num_rows, num_kv_heads, capacity, head_dim)
-                       ^ one sequence          ^ positions 0 .. length - 1, then what an earlier sequence left
+    layers[i].key    (num_rows, num_kv_heads, head_dim, capacity)
+    layers[i].value  (num_rows, num_kv_heads, capacity, head_dim)
+                      ^ one sequence          ^ positions 0 .. length - 1, then what an earlier sequence left
 
 A row is filled once from its sequence's blocks, and then written with them, so that it can be given up at any time.
 """
@@ -68,6 +69,21 @@ class DecodeWorkspace:
             self._fill(row, lengths[request_id] - 1, block_ids[request_id])
         return {i: self._row_of[i] for i, length in lengths.items() if i in self._row_of and length <= self._capacity}
 
+    def write(self, layer_idx: int, rows: torch.Tensor, positions: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> None:
+        """Stores one position of each of several rows: ``(num_rows, num_kv_heads, head_dim)`` keys and values."""
+        layer = self.layers[layer_idx]
+        layer.key[rows, :, :, positions] = key
+        layer.value[rows, :, positions] = value
+
+    def view(self, layer_idx: int, rows: slice, length: int) -> LayerKV:
+        """Returns neighbouring rows without copying, heads of all rows one behind the other.
+
+        Returns:
+            Keys ``(num_rows * num_kv_heads, head_dim, length)`` and values ``(num_rows * num_kv_heads, length, head_dim)``.
+        """
+        layer = self.layers[layer_idx]
+        return LayerKV(layer.key[rows].flatten(0, 1)[:, :, :length], layer.value[rows].flatten(0, 1)[:, :length])
+
     def release(self, request_id: str) -> None:
         """Gives up a sequence's row; idempotent."""
         row = self._row_of.pop(request_id, None)
@@ -91,12 +107,11 @@ class DecodeWorkspace:
         self._capacity = capacity if num_rows else 0
         self._row_of.clear()
         self._free = list(reversed(range(num_rows)))
+        dtype, device = self._cache.dtype, self._cache.device
         self.layers = [
             LayerKV(
-                *(
-                    zeroed((num_rows, spec.num_kv_heads, self._capacity, spec.head_dim), self._cache.dtype, self._cache.device)
-                    for _ in range(2)
-                )
+                zeroed((num_rows, spec.num_kv_heads, spec.head_dim, self._capacity), dtype, device),
+                zeroed((num_rows, spec.num_kv_heads, self._capacity, spec.head_dim), dtype, device),
             )
             for spec in self._cache.layers
         ]
@@ -105,5 +120,6 @@ class DecodeWorkspace:
         num_blocks = -(-length // self._cache.block_size)
         blocks = torch.tensor(block_ids[:num_blocks], dtype=torch.int64, device=self._cache.device)
         for layer_idx, layer in enumerate(self.layers):
-            for rows, gathered in zip(layer, self._cache.gather(layer_idx, blocks), strict=True):
-                rows[row, :, :length] = gathered[:length].transpose(0, 1)
+            key, value = self._cache.gather(layer_idx, blocks)
+            layer.key[row, :, :, :length] = key[:length].permute(1, 2, 0)
+            layer.value[row, :, :length] = value[:length].transpose(0, 1)

@@ -59,6 +59,14 @@ class _Group(NamedTuple):
     blocks: torch.Tensor | None  # (num_sequences * blocks of the longest,)
 
 
+class _Score(NamedTuple):
+    """How a layer scores keys; see `PackedAttention.attend`."""
+
+    scaling: float
+    sliding_window: int | None
+    softcap: float | None
+
+
 class StepAttention(PackedAttention):
     """Attention over one packed batch; made anew for each step and used by one thread."""
 
@@ -98,43 +106,39 @@ class StepAttention(PackedAttention):
         softcap: float | None = None,
     ) -> torch.Tensor:
         """Stores the new keys and values, and attends group by group; see `PackedAttention.attend`."""
-        num_heads, num_tokens, head_dim = query.shape
         key, value = key.transpose(0, 1), value.transpose(0, 1)
         self._cache.write(layer_idx, self._slots, key, value)
         num_rows = len(self._rows)
-        if num_rows:
-            assert self._workspace is not None
-            for rows, new in zip(self._workspace.layers[layer_idx], (key, value), strict=True):
-                rows[self._rows, :, self._row_positions] = new[:num_rows]
-        output = query.new_empty((num_tokens, num_heads, head_dim))
-        for group in self._groups:
-            kv = self._dense(layer_idx, group) if group.blocks is None else self._gather(layer_idx, group)
-            count, num_kv_heads = kv.key.shape[:2]
-            grouped = query[:, group.start : group.stop].transpose(0, 1).reshape(count, num_kv_heads, -1, head_dim)
-            mask = self._decode_mask(group, sliding_window)
-            attended = _attention(grouped, kv, mask=mask, is_causal=False, scaling=scaling, softcap=softcap)
-            output[group.start : group.stop] = attended.reshape(count, num_heads, head_dim)
+        if num_rows and self._workspace is not None:
+            self._workspace.write(layer_idx, self._rows, self._row_positions, key[:num_rows], value[:num_rows])
+        score = _Score(scaling, sliding_window, softcap)
+        outputs = [self._attend_group(layer_idx, group, query[:, group.start : group.stop], score) for group in self._groups]
         start = self._num_decodes
         for index in range(start, len(self._sequences)):
             stop = start + self._sequences[index].num_new_tokens
             fresh = LayerKV(key[start:stop], value[start:stop])
-            output[start:stop] = self._attend_chunk(
-                layer_idx, index, query[:, start:stop], fresh, scaling=scaling, sliding_window=sliding_window, softcap=softcap
-            )
+            outputs.append(self._attend_chunk(layer_idx, index, query[:, start:stop], fresh, score))
             start = stop
-        return output
+        return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
 
-    def _attend_chunk(
-        self,
-        layer_idx: int,
-        index: int,
-        query: torch.Tensor,
-        fresh: LayerKV,
-        *,
-        scaling: float,
-        sliding_window: int | None,
-        softcap: float | None,
-    ) -> torch.Tensor:
+    def _attend_group(self, layer_idx: int, group: _Group, query: torch.Tensor, score: _Score) -> torch.Tensor:
+        num_heads, count, head_dim = query.shape
+        num_kv_heads = self._cache.layers[layer_idx].num_kv_heads
+        mask = self._decode_mask(group, score.sliding_window)
+        # Heads that share keys stand on the query axis: one product for all of them.
+        shared = query.transpose(0, 1).reshape(count, num_kv_heads, -1, head_dim)
+        if group.blocks is None:
+            assert group.first_row is not None
+            assert self._workspace is not None
+            kv = self._workspace.view(layer_idx, slice(group.first_row, group.first_row + count), max(group.lengths))
+            if mask is not None:
+                mask = mask.expand(-1, num_kv_heads, -1, -1).flatten(0, 1)
+            attended = _attend_dense(shared.flatten(0, 1), kv, mask, score)
+        else:
+            attended = _attend(shared, self._gather(layer_idx, group), mask, score)
+        return attended.reshape(count, num_heads, head_dim)
+
+    def _attend_chunk(self, layer_idx: int, index: int, query: torch.Tensor, fresh: LayerKV, score: _Score) -> torch.Tensor:
         sequence = self._sequences[index]
         kv = fresh
         if sequence.num_computed_tokens > 0:
@@ -144,17 +148,9 @@ class StepAttention(PackedAttention):
         group_size = num_heads // num_kv_heads
         # Heads that share keys become a batch of their own over expanded views: nothing is copied.
         shared = LayerKV(*(t[: sequence.length].transpose(0, 1)[:, None].expand(-1, group_size, -1, -1) for t in kv))
-        mask = self._chunk_mask(index, sliding_window)
         grouped = query.reshape(num_kv_heads, group_size, num_new, head_dim)
-        attended = _attention(grouped, shared, mask=mask, is_causal=mask is None, scaling=scaling, softcap=softcap)
+        attended = _attend(grouped, shared, self._chunk_mask(index, score.sliding_window), score, is_causal=True)
         return attended.reshape(num_heads, num_new, head_dim).transpose(0, 1)
-
-    def _dense(self, layer_idx: int, group: _Group) -> LayerKV:
-        assert group.first_row is not None
-        assert self._workspace is not None
-        rows = slice(group.first_row, group.first_row + len(group.lengths))
-        longest = max(group.lengths)
-        return LayerKV(*(t[rows, :, :longest] for t in self._workspace.layers[layer_idx]))
 
     def _gather(self, layer_idx: int, group: _Group) -> LayerKV:
         assert group.blocks is not None
@@ -242,16 +238,28 @@ def _additive(visible: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return torch.zeros(visible.shape, dtype=dtype, device=visible.device).masked_fill_(~visible, float("-inf"))
 
 
-def _attention(
-    query: torch.Tensor, kv: LayerKV, *, mask: torch.Tensor | None, is_causal: bool, scaling: float, softcap: float | None
-) -> torch.Tensor:
-    if softcap is None:
-        return scaled_dot_product_attention(query, kv.key, kv.value, attn_mask=mask, is_causal=is_causal, scale=scaling)
-    scores = torch.matmul(query, kv.key.transpose(-1, -2)).float() * scaling
-    scores = torch.tanh(scores / softcap) * softcap
+def _attend(query: torch.Tensor, kv: LayerKV, mask: torch.Tensor | None, score: _Score, *, is_causal: bool = False) -> torch.Tensor:
+    """Attends ``(batch, heads, num_queries, head_dim)`` queries; causal only where there is no mask, which says it better."""
+    is_causal = is_causal and mask is None
+    if score.softcap is None:
+        return scaled_dot_product_attention(query, kv.key, kv.value, attn_mask=mask, is_causal=is_causal, scale=score.scaling)
+    scores = torch.matmul(query, kv.key.transpose(-1, -2)).float() * score.scaling
+    scores = torch.tanh(scores / score.softcap) * score.softcap
     if is_causal:
         count = query.shape[-2]
         mask = _additive(torch.ones(count, count, dtype=torch.bool, device=query.device).tril(), torch.float32)
     if mask is not None:
         scores = scores + mask
     return torch.matmul(scores.softmax(-1).to(query.dtype), kv.value)
+
+
+def _attend_dense(query: torch.Tensor, kv: LayerKV, mask: torch.Tensor | None, score: _Score) -> torch.Tensor:
+    """Attends ``(batch, num_queries, head_dim)`` queries over views of the workspace; for few queries this beats the fused kernel."""
+    if mask is None or score.softcap is not None:
+        scores = torch.baddbmm(query.new_empty(1), query, kv.key, beta=0, alpha=score.scaling)
+    else:
+        scores = torch.baddbmm(mask, query, kv.key, alpha=score.scaling)
+    if score.softcap is not None:
+        scores = torch.tanh(scores / score.softcap) * score.softcap
+        scores = scores if mask is None else scores + mask
+    return torch.bmm(scores.softmax(-1, dtype=torch.float32).to(query.dtype), kv.value)
