@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import torch
 
+from inset.sampling_params import SamplingParams
 from inset.step import TokenLogprobs
 from inset.worker.sampling_state import SamplingState
 
@@ -66,45 +67,55 @@ def _adjust(logits: torch.Tensor, states: Sequence[SamplingState]) -> torch.Tens
 
 
 def _penalise(logits: torch.Tensor, states: Sequence[SamplingState]) -> torch.Tensor:
-    def column(values: Sequence[float]) -> torch.Tensor:
-        return torch.tensor(values, dtype=logits.dtype, device=logits.device)[:, None]
-
     seen = [state.seen_tokens(logits.shape[1], logits.device) for state in states]
     counts = torch.stack([s.output_counts for s in seen])
     occurred = torch.stack([s.in_prompt for s in seen]) | (counts > 0)
-    repetition = column([s.params.repetition_penalty for s in states])
+    repetition = _column([s.params.repetition_penalty for s in states], logits)
     scaled = torch.where(logits > 0, logits / repetition, logits * repetition)
     logits = torch.where(occurred, scaled, logits)
-    logits = logits - counts * column([s.params.frequency_penalty for s in states])
-    return logits - (counts > 0) * column([s.params.presence_penalty for s in states])
+    logits = logits - counts * _column([s.params.frequency_penalty for s in states], logits)
+    return logits - (counts > 0) * _column([s.params.presence_penalty for s in states], logits)
 
 
 def _draw(logits: torch.Tensor, states: Sequence[SamplingState]) -> torch.Tensor:
-    """Returns one token per row, drawn in proportion to the probabilities that the options leave."""
+    """Returns one token per row, drawn in proportion to the probabilities that the options leave.
 
-    def column(values: Sequence[float]) -> torch.Tensor:
-        return torch.tensor(values, dtype=torch.float64, device=logits.device)[:, None]
-
+    Tokens stand in the order of their ids when the number is drawn, whatever the neighbours' options are: equal seeds give equal tokens.
+    """
     params = [state.params for state in states]
-    logits = logits.double() / column([p.temperature for p in params])
+    logits = logits.double()
+    logits = logits / _column([p.temperature for p in params], logits)
     if any(p.min_p > 0 for p in params):
-        floor = logits.amax(-1, keepdim=True) + column([max(p.min_p, 1e-300) for p in params]).log()
+        floor = logits.amax(-1, keepdim=True) + _column([max(p.min_p, 1e-300) for p in params], logits).log()
         logits = logits.masked_fill(logits < floor, float("-inf"))
-    vocab_size = logits.shape[1]
-    top_k = [min(p.top_k, vocab_size) if p.top_k > 0 else vocab_size for p in params]
-    order: torch.Tensor | None = None
-    if max(top_k) < vocab_size or any(k < vocab_size for k in top_k) or any(p.top_p < 1 for p in params):
-        logits, order = torch.topk(logits, max(top_k)) if max(top_k) < vocab_size else logits.sort(dim=-1, descending=True, stable=True)
-        ranks = torch.arange(logits.shape[1], device=logits.device)[None]
-        logits = logits.masked_fill(ranks >= column([float(k) for k in top_k]), float("-inf"))
-        probs = logits.softmax(-1)
-        before = probs.cumsum(-1) - probs
-        logits = logits.masked_fill(before >= column([p.top_p for p in params]), float("-inf"))
+    cut = [row for row, p in enumerate(params) if p.top_p < 1 or 0 < p.top_k < logits.shape[1]]
+    if cut:
+        rows = torch.tensor(cut, device=logits.device)
+        logits[rows] = _keep_most_likely(logits[rows], [params[row] for row in cut])
     sums = logits.softmax(-1).cumsum(-1)
     # Strictly below the last sum, so that rounding never picks a token without probability behind it.
-    targets = sums[:, -1:] * column([state.draw() for state in states]) * (1 - 2.0**-40)
-    picked = torch.searchsorted(sums, targets, right=True)
-    return (picked if order is None else order.gather(-1, picked))[:, 0]
+    targets = sums[:, -1:] * _column([state.draw() for state in states], logits) * (1 - 2.0**-40)
+    return torch.searchsorted(sums, targets, right=True)[:, 0]
+
+
+def _keep_most_likely(logits: torch.Tensor, params: Sequence[SamplingParams]) -> torch.Tensor:
+    """Returns logits in which top-k and then top-p have ruled out the others."""
+    vocab_size = logits.shape[1]
+    top_k = [min(p.top_k, vocab_size) if p.top_k > 0 else vocab_size for p in params]
+    if max(top_k) < vocab_size:
+        ordered, order = logits.topk(max(top_k))
+    else:
+        ordered, order = logits.sort(dim=-1, descending=True, stable=True)
+    ranks = torch.arange(ordered.shape[1], device=logits.device)[None]
+    ordered = ordered.masked_fill(ranks >= _column([float(k) for k in top_k], logits), float("-inf"))
+    probs = ordered.softmax(-1)
+    before = probs.cumsum(-1) - probs
+    ordered = ordered.masked_fill(before >= _column([p.top_p for p in params], logits), float("-inf"))
+    return torch.full_like(logits, float("-inf")).scatter_(-1, order, ordered)
+
+
+def _column(values: Sequence[float], like: torch.Tensor) -> torch.Tensor:
+    return torch.tensor(values, dtype=like.dtype, device=like.device)[:, None]
 
 
 def _logprobs(logits: torch.Tensor, token_ids: torch.Tensor, states: Sequence[SamplingState]) -> list[TokenLogprobs | None]:
