@@ -12,8 +12,11 @@ from inset.errors import MediaFetchError, TooLargeError
 from inset.media.connector import MediaConnector
 from inset.media.data_url import SLICE_CHARACTERS, DataUrlConnector, iter_base64
 from inset.media.fetcher import MediaFetcher
+from inset.media.frame_list import pack_frames
+from inset.media.video import VideoIO
 from inset.testing.conformance.connector import ConnectorConformance, ConnectorSource
 from inset.testing.media_io import EncodedBytesIO, EncodedVideoIO
+from inset.testing.sample_images import encode_image, make_pixels
 
 
 class DataSource(ConnectorSource):
@@ -156,10 +159,18 @@ def test_cap_holds_before_the_rest_is_decoded(fetcher: MediaFetcher) -> None:
         fetcher.fetch_image(url, EncodedBytesIO(max_bytes=1_000_000))
 
 
-def test_list_of_frames_becomes_one_stream_of_pictures(fetcher: MediaFetcher) -> None:
+def test_list_of_frames_becomes_one_payload(fetcher: MediaFetcher) -> None:
     frames = [b"\xff\xd8first", b"\xff\xd8second!", b"\xff\xd8third."]
     url = "data:video/jpeg;base64," + ",".join(base64.b64encode(frame).decode().rstrip("=") for frame in frames)
-    assert fetcher.fetch_video(url, EncodedVideoIO()).data == b"".join(frames)
+    assert fetcher.fetch_video(url, EncodedVideoIO()).data == pack_frames(frames)
+
+
+def test_list_of_frames_decodes_to_a_video(fetcher: MediaFetcher) -> None:
+    pictures = [encode_image(make_pixels(40, 30), "JPEG")] * 150
+    url = "data:video/jpeg;base64," + ",".join(base64.b64encode(picture).decode() for picture in pictures)
+    ref = fetcher.fetch_video(url, VideoIO({}, MediaConfig()))
+    assert ref.header.num_frames == 150
+    assert ref.decode().frames.shape == (150, 30, 40, 3)
 
 
 @pytest.mark.parametrize("text", ["", "/9g,", ",/9g", "/9g,,/9g", "aGVsbG8=", "/9g,aGVsbG8="])

@@ -10,6 +10,7 @@ from typing import ClassVar, Final
 
 from inset.errors import MediaFetchError, TooLargeError
 from inset.media.connector import MediaConnector
+from inset.media.frame_list import FRAME_LIST_MAGIC, frame_prefix
 from inset.media.stream import ByteStream, FetchLimits
 from inset.media.url import MediaUrl
 
@@ -30,7 +31,7 @@ class DataUrlConnector(MediaConnector):
     """The built-in connector for data: URLs.
 
     ``data:TYPE;any=parameter;base64,DATA``: the type is not looked at, because content decides, with one exception: the data of
-    ``video/jpeg`` is a list of base64 pictures with commas between them, whose bytes become one motion-JPEG stream.
+    ``video/jpeg`` is a list of base64 pictures with commas between them, which become one payload as `inset.media.frame_list` frames it.
     """
 
     schemes: ClassVar[tuple[str, ...]] = ("data",)
@@ -62,16 +63,16 @@ async def _decode(text: str, start: int) -> AsyncIterator[bytes]:
 async def _decode_frames(text: str, start: int) -> AsyncIterator[bytes]:
     if text.count(",", start) >= MAX_FRAMES:
         raise TooLargeError(f"The data: URL lists more than {MAX_FRAMES} frames.", stage="fetch")
-    pieces: list[bytes] = []
+    pieces: list[bytes] = [FRAME_LIST_MAGIC]
     while start <= len(text):
         end = text.find(",", start)
         end = len(text) if end < 0 else end
         frame = b"".join(iter_base64(text, start, end))
         if not frame.startswith(_JPEG):
             raise MediaFetchError("The data: URL of the type video/jpeg must be a list of base64 JPEG pictures.", stage="fetch")
-        pieces.append(frame)
+        pieces += [frame_prefix(frame), frame]
         start = end + 1
-        if len(pieces) == FRAMES_IN_A_ROW or start > len(text):
+        if len(pieces) >= 2 * FRAMES_IN_A_ROW or start > len(text):
             yield b"".join(pieces)
             pieces.clear()
             await asyncio.sleep(0)

@@ -11,20 +11,27 @@ from typing import Final
 
 from inset.errors import MediaDecodeError
 
-__all__ = ["is_frame_list", "pack_frames", "unpack_frames"]
+__all__ = ["FRAME_LIST_MAGIC", "frame_prefix", "is_frame_list", "pack_frames", "unpack_frames"]
 
-_MAGIC: Final = b"\x89FRAMES\n"
+FRAME_LIST_MAGIC: Final = b"\x89FRAMES\n"
+"""What a payload begins with."""
+
 _LENGTH_BYTES: Final = 8
 
 
 def pack_frames(frames: Sequence[bytes]) -> bytes:
     """Returns encoded images, in the order in which they are shown, as the payload of one video."""
-    return b"".join([_MAGIC, *(part for frame in frames for part in (len(frame).to_bytes(_LENGTH_BYTES, "big"), frame))])
+    return b"".join([FRAME_LIST_MAGIC, *(part for frame in frames for part in (frame_prefix(frame), frame))])
+
+
+def frame_prefix(frame: bytes) -> bytes:
+    """Returns what stands before an encoded image in a payload."""
+    return len(frame).to_bytes(_LENGTH_BYTES, "big")
 
 
 def is_frame_list(data: bytes) -> bool:
     """Whether a payload was packed by `pack_frames`."""
-    return data.startswith(_MAGIC)
+    return data.startswith(FRAME_LIST_MAGIC)
 
 
 def unpack_frames(data: bytes) -> list[bytes]:
@@ -34,7 +41,7 @@ def unpack_frames(data: bytes) -> list[bytes]:
         MediaDecodeError: A frame is cut short, or there is none.
     """
     frames: list[bytes] = []
-    position = len(_MAGIC)
+    position = len(FRAME_LIST_MAGIC)
     while position < len(data):
         start = position + _LENGTH_BYTES
         length = int.from_bytes(data[position:start], "big")
