@@ -17,6 +17,8 @@ from inset.engine.chat_template import ChatTemplate
 from inset.engine.core import Core
 from inset.engine.core_client import InProcessClient
 from inset.engine.limits import resolve_limits, resolve_max_model_len
+from inset.engine.process.control import Hello
+from inset.engine.process.zmq_client import ZmqClient
 from inset.engine.renderer import Renderer
 from inset.errors import ConfigError, MissingExtraError
 from inset.inputs import MODALITIES, MediaIOFactory
@@ -31,7 +33,7 @@ from inset.sampling_params import SamplingParams
 if TYPE_CHECKING:
     from inset.engine.engine_core import EngineCore
 
-__all__ = ["build_core", "build_engine", "choose_cache_type", "find_checkpoint", "make_cache_halves"]
+__all__ = ["build_core", "build_engine", "build_front", "find_checkpoint", "load_model_setup"]
 
 
 def find_checkpoint(model: str, host: PluginHost) -> Checkpoint:
@@ -78,15 +80,16 @@ def choose_cache_type(config: CacheConfig, *, num_fronts: int, host: PluginHost)
     return name
 
 
-def make_cache_halves(
-    name: str | None, config: CacheConfig, host: PluginHost
-) -> tuple[ProcessorCacheFront | None, ProcessorCacheEngine | None]:
-    """Returns both halves of a processor cache for one process, joined; or neither where it is off."""
-    if name is None:
-        return None, None
-    types = host.registries.processor_caches
-    front = cast("type[ProcessorCacheFront]", types.load(name, "front")).from_config(config)
-    engine = cast("type[ProcessorCacheEngine]", types.load(name, "engine")).from_config(config)
+def make_cache_front(name: str, config: CacheConfig, host: PluginHost) -> ProcessorCacheFront:
+    """Returns the front half of a processor cache type."""
+    kind = cast("type[ProcessorCacheFront]", host.registries.processor_caches.load(name, "front"))
+    return kind.from_config(config)
+
+
+def make_cache_halves(name: str, config: CacheConfig, host: PluginHost) -> tuple[ProcessorCacheFront, ProcessorCacheEngine]:
+    """Returns both halves of a processor cache type for one process, joined."""
+    front = make_cache_front(name, config, host)
+    engine = cast("type[ProcessorCacheEngine]", host.registries.processor_caches.load(name, "engine")).from_config(config)
     export = front.export()
     if export is not None:
         engine.attach(export)
@@ -173,10 +176,11 @@ def build_engine(*, model: str, **options: Any) -> AsyncLLM:
         MissingExtraError: ``inset[engine]`` is not installed.
     """
     configs = read_configs({"model": model, **options})
-    build_engine_core, use_threads = _load_model_setup()
+    build_engine_core, use_threads = load_model_setup()
     host = PluginHost(configs.plugins)
     checkpoint = find_checkpoint(configs.model.model, host)
-    front, engine = make_cache_halves(choose_cache_type(configs.cache, num_fronts=1, host=host), configs.cache, host)
+    cache_type = choose_cache_type(configs.cache, num_fronts=1, host=host)
+    front, engine = (None, None) if cache_type is None else make_cache_halves(cache_type, configs.cache, host)
     core = build_core(configs, host, checkpoint, cache=front)
     try:
         engine_core = build_engine_core(configs, host, checkpoint, limits=core.limits, cache=engine)
@@ -187,7 +191,49 @@ def build_engine(*, model: str, **options: Any) -> AsyncLLM:
     return AsyncLLM(core, client, max_waiting_requests=configs.server.max_waiting_requests)
 
 
-def _load_model_setup() -> tuple[Callable[..., EngineCore], Callable[[int], None]]:
+def build_front(configs: Configs, folder: Path, *, front_id: str, num_fronts: int = 1) -> AsyncLLM:
+    """Returns a front end of an engine core that runs in a process of its own; it is started and closed by the caller.
+
+    Blocks until the engine core has loaded its model.
+
+    Args:
+        configs: The options that the engine core has too.
+        folder: Where the engine core's sockets are; see `EngineProcess`.
+        front_id: Unique among the front ends of this engine core.
+        num_fronts: How many front ends there are.
+
+    Raises:
+        ConfigError: An option or the checkpoint cannot be served, here or there.
+        PluginError: A plugin that was named cannot be loaded, or nothing serves this checkpoint.
+        EngineDeadError: The engine core ended before it was ready.
+    """
+    host = PluginHost(configs.plugins)
+    checkpoint = find_checkpoint(configs.model.model, host)
+    cache_type = choose_cache_type(configs.cache, num_fronts=num_fronts, host=host)
+    front = None if cache_type is None else make_cache_front(cache_type, configs.cache, host)
+    core = build_core(configs, host, checkpoint, cache=front)
+    try:
+        hello = Hello(
+            front_id=front_id,
+            resolved=[list(entry) for entry in host.resolved],
+            cache_type=cache_type,
+            max_model_len=core.limits.max_model_len,
+            encoder_compute_budget=core.limits.encoder_compute_budget,
+            encoder_cache_size=core.limits.encoder_cache_size,
+        )
+        client = ZmqClient(folder, hello=hello, export=None if front is None else front.export())
+    except BaseException:
+        core.close()
+        raise
+    return AsyncLLM(core, client, max_waiting_requests=configs.server.max_waiting_requests)
+
+
+def load_model_setup() -> tuple[Callable[..., EngineCore], Callable[[int], None]]:
+    """Imports what loads and runs a model: torch, transformers, scheduler and worker.
+
+    Raises:
+        MissingExtraError: ``inset[engine]`` is not installed.
+    """
     os.environ.setdefault("GOMP_SPINCOUNT", "0")  # read once, when torch loads: idle threads must not spin on cores that others need
     try:
         from inset.engine.model_setup import build_engine_core, use_threads
