@@ -17,7 +17,7 @@ from inset.engine.messages import (
     Reset,
     StepDone,
 )
-from inset.errors import ClientError
+from inset.errors import InsetError
 from inset.outputs import EngineOutput
 from inset.step import RequestFailure
 
@@ -46,8 +46,8 @@ class EngineCore:
 
     @property
     def has_work(self) -> bool:
-        """A step would do something."""
-        return self._scheduler.has_unfinished_requests()
+        """A step would do something: compute, or tell the worker what to forget."""
+        return self._scheduler.has_unfinished_requests() or self._scheduler.has_news_for_worker()
 
     def handle(self, command: EngineCommand) -> EngineEvent | None:
         """Carries out one command, and returns what its sender must know at once."""
@@ -100,9 +100,8 @@ class EngineCore:
         for request in requests:
             self._commit_of[request.request_id] = command.commit_id
             try:
-                self._scheduler.check_admission(request)
                 self._scheduler.add_request(request)
-            except ClientError as error:
+            except InsetError as error:
                 refused.append(_refused(request.request_id, error))
         return self._done(refused) if refused else None
 
@@ -152,6 +151,6 @@ def _with_data(feature: MultiModalFeature, tensors: ItemTensors) -> MultiModalFe
     return dataclasses.replace(feature, data=tensors, handle=None)
 
 
-def _refused(request_id: str, error: ClientError) -> EngineOutput:
+def _refused(request_id: str, error: InsetError) -> EngineOutput:
     failure = RequestFailure(error.message, error.modality, error.item_index, error.code)
     return EngineOutput(request_id=request_id, finish_reason="error", failure=failure)

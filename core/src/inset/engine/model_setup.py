@@ -20,7 +20,7 @@ from inset.worker.model_runner import ModelRunner
 if TYPE_CHECKING:
     from inset.cache.base import ProcessorCacheEngine
     from inset.checkpoint import Checkpoint
-    from inset.config import Configs
+    from inset.config import Configs, EngineConfig
     from inset.engine.limits import EngineLimits
     from inset.plugins import PluginHost
 
@@ -40,8 +40,8 @@ def build_engine_core(
     """
     device = resolve_device(configs.model.device)
     dtype = resolve_dtype(configs.model.dtype, device, checkpoint)
-    registration = host.registries.models.get(checkpoint.architecture)
-    adapter = load_adapter(registration.adapter, checkpoint, LoadOptions(device, dtype, register_paged_attention()))
+    target = host.registries.models.get(checkpoint.architecture).adapter
+    adapter = load_adapter(target, checkpoint, LoadOptions(device, dtype, register_paged_attention()))
     check_paged_attention(adapter, device=device, dtype=dtype)
     engine = configs.engine
     num_blocks = determine_num_blocks(
@@ -63,22 +63,23 @@ def build_engine_core(
         max_model_len=limits.max_model_len,
         seed=configs.model.seed,
     )
-    scheduler = Scheduler(
-        SchedulerLimits(
-            max_model_len=limits.max_model_len,
-            max_num_seqs=engine.max_num_seqs,
-            max_num_batched_tokens=engine.max_num_batched_tokens,
-            num_blocks=num_blocks,
-            block_size=engine.block_size,
-            encoder_compute_budget=limits.encoder_compute_budget,
-            encoder_cache_size=limits.encoder_cache_size,
-            enable_prefix_caching=engine.enable_prefix_caching,
-            enable_chunked_prefill=engine.enable_chunked_prefill,
-            disable_chunked_mm_input=engine.disable_chunked_mm_input,
-        )
-    )
     logger.info("The model runs on %s in %s with %d KV blocks of %d tokens", device, dtype, num_blocks, engine.block_size)
-    return EngineCore(scheduler, runner, cache)
+    return EngineCore(Scheduler(_scheduler_limits(engine, limits, num_blocks=num_blocks)), runner, cache)
+
+
+def _scheduler_limits(config: EngineConfig, limits: EngineLimits, *, num_blocks: int) -> SchedulerLimits:
+    return SchedulerLimits(
+        max_model_len=limits.max_model_len,
+        max_num_seqs=config.max_num_seqs,
+        max_num_batched_tokens=config.max_num_batched_tokens,
+        num_blocks=num_blocks,
+        block_size=config.block_size,
+        encoder_compute_budget=limits.encoder_compute_budget,
+        encoder_cache_size=limits.encoder_cache_size,
+        enable_prefix_caching=config.enable_prefix_caching,
+        enable_chunked_prefill=config.enable_chunked_prefill,
+        disable_chunked_mm_input=config.disable_chunked_mm_input,
+    )
 
 
 def use_threads(num_threads: int) -> None:
