@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, wait
-from contextlib import AbstractContextManager
+from concurrent.futures import CancelledError, Future
+from contextlib import AbstractContextManager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Protocol, Self, TypeVar
 
@@ -37,7 +37,13 @@ class MediaPool(Protocol):
 
 
 class ItemWorker(Protocol):
-    """What the media pool does for one item."""
+    """What the media pool does for one item.
+
+    Attributes:
+        stage_seconds: (stage, modality) -> seconds spent, all items of the request together.
+    """
+
+    stage_seconds: dict[tuple[str, str], float]
 
     def reserve(self, item: ItemState) -> AbstractContextManager[object]:
         """Sets memory aside for the work; what does not fit concerns this request alone."""
@@ -99,6 +105,11 @@ class MultiModalApplyState:
         """Length of the prompt with its placeholders, in tokens; an upper bound until phase 2 where a plan is not exact."""
         return len(self.prompt_token_ids) if self.expanded is None else len(self.expanded.token_ids)
 
+    @property
+    def stage_seconds(self) -> Mapping[tuple[str, str], float]:
+        """(stage, modality) -> seconds that this request spent in ``decode`` and ``materialize``, all items together."""
+        return dict(self._worker.stage_seconds)
+
     def on_close(self, release: Callable[[], None]) -> None:
         """Has something released when the state closes."""
         self._on_close.append(release)
@@ -143,13 +154,13 @@ class MultiModalApplyState:
         Raises:
             InsetError: The first failure in request order, with modality and item index.
         """
-        wait(self._jobs.values())
+        _drain(self._jobs.values())
         self._collect()
         for item, flight in self._followed():
             with _Located(item):
                 processed = flight.wait(_MAX_WAIT_SECONDS)
             if processed is None:  # its leader is gone, and we are next
-                wait([self._submit(item)])
+                _drain([self._submit(item)])
             self._keep(item, processed)
 
     async def wait_decodes_async(self) -> None:
@@ -158,13 +169,13 @@ class MultiModalApplyState:
         Raises:
             InsetError: The first failure in request order, with modality and item index.
         """
-        await _drain(self._jobs.values())
+        await _drain_async(self._jobs.values())
         self._collect()
         for item, flight in self._followed():
             with _Located(item):
                 processed = await flight.wait_async(_MAX_WAIT_SECONDS)
             if processed is None:
-                await _drain([self._submit(item)])
+                await _drain_async([self._submit(item)])
             self._keep(item, processed)
 
     def commit(self) -> Sequence[CommittedItem] | None:
@@ -182,9 +193,13 @@ class MultiModalApplyState:
         self._on_close.clear()
 
     def _end_work(self) -> None:
-        for job in self._jobs.values():
-            job.cancel()
-        wait(self._jobs.values())
+        running = []
+        for mm_hash, job in self._jobs.items():
+            if not job.cancel():
+                running.append(job)
+            elif mm_hash in self._flights:
+                self._flights[mm_hash].leave()  # whoever is next need not wait for our other items
+        _drain(running)
         self._jobs.clear()
         self._flights.clear()
         if self._transaction is not None:
@@ -192,7 +207,10 @@ class MultiModalApplyState:
 
     def _submit(self, item: ItemState) -> Future[ProcessedItem]:
         flight = self._flights.get(item.mm_hash)
-        job = self._pool.submit(item.modality, lambda: _lead(flight, self._worker, item))
+        try:
+            job = self._pool.submit(item.modality, lambda: _lead(flight, self._worker, item))
+        except RuntimeError as error:
+            raise OverloadedError("The media pool is closed: this core is shutting down.", stage="decode") from error
         self._jobs[item.mm_hash] = job
         return job
 
@@ -236,6 +254,8 @@ class _Located:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, InsetError):
             self._item.locate(error, "decode")
+        elif isinstance(error, CancelledError):
+            raise OverloadedError("The media pool was closed before this item was processed.", stage="decode") from error
         elif isinstance(error, TimeoutError):
             raise OverloadedError(
                 f"Another request has been processing the same {self._item.modality} for {_MAX_WAIT_SECONDS:.0f} seconds.", stage="decode"
@@ -263,7 +283,14 @@ def _lead(flight: Flight | None, worker: ItemWorker, item: ItemState) -> Process
     return processed
 
 
-async def _drain(jobs: Iterable[Future[ProcessedItem]]) -> None:
+def _drain(jobs: Iterable[Future[ProcessedItem]]) -> None:
+    """Waits for all jobs; also for those that the pool cancels, which `concurrent.futures.wait` would wait for without end."""
+    for job in jobs:
+        with suppress(CancelledError):
+            job.exception()
+
+
+async def _drain_async(jobs: Iterable[Future[ProcessedItem]]) -> None:
     """Waits for all jobs, also while the caller is being cancelled: until they end, threads still read the bytes."""
     jobs = list(jobs)
     pending = {asyncio.wrap_future(job) for job in jobs}

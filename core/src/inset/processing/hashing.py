@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from inset.errors import InvalidRequestError
+from inset.errors import InvalidRequestError, MediaDecodeError
 from inset.identity import IDENTITY_SCHEMA, framed_sha256
 from inset.media.decoded import AudioSamples, VideoFrames
 from inset.media.ref import MediaRef
@@ -30,6 +30,7 @@ class MultiModalHasher:
 
         Raises:
             InvalidRequestError: The item, or something inside it, has a type that cannot be named by its content.
+            MediaDecodeError: A PIL image was opened, and its pixels cannot be read.
         """
         if isinstance(item, MediaRef):
             return item.key
@@ -73,11 +74,17 @@ class MultiModalHasher:
 
 def _serialize_image(image: Image.Image) -> Iterator[bytes]:
     """Pixels alone do not name an image: the same bytes show something else in another size, mode or palette."""
+    try:
+        pixels = image.tobytes()
+    except MemoryError:
+        raise
+    except Exception as error:  # a file that Pillow had opened and not yet read
+        raise MediaDecodeError(f"The image could not be decoded ({type(error).__name__}).", stage="decode") from error
     yield from (b"image", image.mode.encode(), repr(image.size).encode())
     palette = image.getpalette() if image.mode in ("P", "PA") else None
     yield repr(palette).encode()
     yield repr(image.info.get("transparency")).encode()
-    yield image.tobytes()
+    yield pixels
 
 
 def _serialize_array(item: object) -> Iterator[bytes | memoryview]:

@@ -173,13 +173,15 @@ class ProcessingInfo(ABC):
         for source in (self.context.mm_processor_kwargs, mm_processor_kwargs):
             common = {name: value for name, value in source.items() if name not in MODALITIES}
             self._check_known(common, frozenset().union(*known.values()), "")
-            for modality, names in known.items():
+            for modality in MODALITIES:
+                names = known.get(modality, frozenset())
                 own = source.get(modality, {})
                 if not isinstance(own, Mapping):
                     raise InvalidRequestError(f"mm_processor_kwargs.{modality} must be an object of options.", stage="parse")
                 self._check_known(own, names, f" for {modality}")
-                scoped[modality] |= {name: value for name, value in common.items() if name in names}
-                scoped[modality] |= own
+                if modality in known:
+                    scoped[modality] |= {name: value for name, value in common.items() if name in names}
+                    scoped[modality] |= own
         return scoped
 
     @staticmethod

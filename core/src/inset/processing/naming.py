@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from inset.errors import InvalidRequestError, MediaNotCachedError, UuidConflictError
+from inset.errors import ClientError, InvalidRequestError, MediaNotCachedError, UuidConflictError
 from inset.identity import JSON, canonical_json, derive_mm_hash, framed_sha256
 from inset.media.ref import MediaRef
 from inset.processing.hashing import MultiModalHasher
@@ -40,7 +40,7 @@ def name_items(
             state = ItemState(modality=modality, items=items, index=index, options=options[modality])
             try:
                 _name(state, inputs, uuids[index], fingerprint)
-            except InvalidRequestError as error:
+            except ClientError as error:
                 raise state.locate(error, "parse") from error.__cause__
             states.append(state)
     return states

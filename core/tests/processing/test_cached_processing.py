@@ -1,0 +1,355 @@
+"""Tests of both phases with a processor cache: hits, single-flight, uuids, restarts."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+from inset.cache.base import ProcessorCacheFront
+from inset.cache.lru import LruCacheFront
+from inset.cache.processor_only import ProcessorOnlyCacheFront
+from inset.errors import InvalidRequestError, MediaDecodeError, MediaNotCachedError, UuidConflictError
+from inset.media.decoded import ImagePixels
+from inset.media.ref import MediaRef
+from inset.processing.inputs import ProcessorInputs
+from inset.processing.processor import MultiModalProcessor
+
+MakeProcessor = Callable[..., MultiModalProcessor]
+MakePng = Callable[..., bytes]
+TIME_LIMIT_SECONDS = 30.0
+
+
+@pytest.fixture(params=[LruCacheFront, ProcessorOnlyCacheFront])
+def cache(request: pytest.FixtureRequest) -> Iterator[ProcessorCacheFront]:
+    front: ProcessorCacheFront = request.param(capacity_bytes=1024**2)
+    yield front
+    front.close()
+
+
+def inputs(mm_data: object = None, *, request_id: str = "r", **fields: Any) -> ProcessorInputs:
+    items = mm_data if isinstance(mm_data, list) else [mm_data]
+    prompt = "<image>" * len(items)
+    return ProcessorInputs(request_id=request_id, prompt=prompt, mm_data={"image": items}, **fields)
+
+
+def finish(processor: MultiModalProcessor, request: ProcessorInputs) -> Any:
+    """Processes a request and reports it as released by the engine."""
+    prompt = processor.apply(request)
+    assert processor.cache is not None
+    processor.cache.release(request.request_id)
+    return prompt
+
+
+def test_a_hit_decodes_and_materialises_nothing(make_processor: MakeProcessor, cache: ProcessorCacheFront, png: MakePng, work: Any) -> None:
+    processor = make_processor(cache)
+    first = finish(processor, inputs(png()))
+    second = finish(processor, inputs(png()))
+    assert (work.num_decodes, work.num_materialised) == (1, 1)
+    assert first.prompt_token_ids == second.prompt_token_ids
+    assert first.mm_hashes == second.mm_hashes
+    assert first.mm_plans == second.mm_plans
+    assert (cache.stats.num_hits, cache.stats.num_misses, cache.stats.num_items) == (1, 1, 1)
+
+
+def test_another_picture_of_the_same_size_is_another_item(
+    make_processor: MakeProcessor, cache: ProcessorCacheFront, png: MakePng, work: Any
+) -> None:
+    processor = make_processor(cache)
+    names = [finish(processor, inputs(png(seed=seed))).mm_hashes["image"][0] for seed in (1, 2, 1)]
+    assert names[0] == names[2] != names[1]
+    assert work.num_materialised == 2
+
+
+def test_a_salt_separates_what_is_cached(make_processor: MakeProcessor, cache: ProcessorCacheFront, png: MakePng, work: Any) -> None:
+    processor = make_processor(cache)
+    for salt in (None, "a", "b", "a"):
+        finish(processor, inputs(png(), cache_salt=salt))
+    assert work.num_materialised == 3
+
+
+def test_skipping_the_cache_neither_reads_nor_fills_it(
+    make_processor: MakeProcessor, cache: ProcessorCacheFront, png: MakePng, work: Any
+) -> None:
+    processor = make_processor(cache)
+    finish(processor, inputs(png()))
+    prompt = processor.apply(inputs(png(), skip_mm_cache=True))
+    processor.apply(inputs(png(seed=3), skip_mm_cache=True))
+    assert prompt.mm_kwargs["image"][0] is not None
+    assert (work.num_decodes, cache.stats.num_items) == (3, 1)
+
+
+def test_a_request_with_embeddings_takes_the_way_without_cache(make_processor: MakeProcessor, cache: ProcessorCacheFront) -> None:
+    processor = make_processor(cache)
+    prompt = processor.apply(inputs([np.ones((2, 4), np.float32)]))
+    assert prompt.mm_kwargs["image"][0] is not None
+    assert cache.stats.num_items == 0
+
+
+def test_one_item_twice_and_an_item_larger_than_the_cache_get_their_tensors(
+    make_processor: MakeProcessor, cache: ProcessorCacheFront, png: MakePng, work: Any
+) -> None:
+    processor = make_processor(cache)
+    finish(processor, inputs([png(), png()]))
+    assert work.num_materialised == 1
+    large = finish(processor, inputs([png(1000, 500)]))
+    assert large.mm_kwargs["image"][0]["pixel_values"].shape == (500, 1000, 3)
+
+
+def test_sixteen_requests_with_one_new_picture_decode_and_materialise_once(
+    make_processor: MakeProcessor, cache: ProcessorCacheFront, png: MakePng, work: Any
+) -> None:
+    processor = make_processor(cache)
+    work.may_go_on.clear()
+    submitted = threading.Barrier(16)
+
+    def run(number: int) -> Any:
+        with processor.apply_phase1(inputs(png(), request_id=str(number))) as state:
+            submitted.wait(TIME_LIMIT_SECONDS)
+            work.may_go_on.set()
+            state.wait_decodes()
+            return processor.apply_phase2(state)
+
+    with ThreadPoolExecutor(16) as threads:
+        prompts = list(threads.map(run, range(16)))
+    assert (work.num_decodes, work.num_materialised) == (1, 1)
+    assert len({prompt.mm_hashes["image"][0] for prompt in prompts}) == 1
+
+
+def test_async_requests_with_one_new_picture_decode_once(
+    make_processor: MakeProcessor, cache: ProcessorCacheFront, png: MakePng, work: Any
+) -> None:
+    processor = make_processor(cache)
+
+    async def run(number: int) -> Any:
+        with processor.apply_phase1(inputs([png(), png(seed=number % 3)], request_id=str(number))) as state:
+            await state.wait_decodes_async()
+            return processor.apply_phase2(state)
+
+    async def scenario() -> None:
+        work.may_go_on.clear()
+        tasks = [asyncio.ensure_future(run(number)) for number in range(12)]
+        await asyncio.sleep(0)
+        work.may_go_on.set()
+        await asyncio.wait_for(asyncio.gather(*tasks), TIME_LIMIT_SECONDS)
+
+    asyncio.run(scenario())
+    assert work.num_decodes == 3
+
+
+def test_when_the_leader_goes_away_the_next_one_decodes(
+    make_processor: MakeProcessor, cache: ProcessorCacheFront, png: MakePng, work: Any, pool: Any
+) -> None:
+    processor = make_processor(cache)
+    held = threading.Event()
+    busy = [pool.submit("image", lambda: held.wait(TIME_LIMIT_SECONDS)) for _ in range(4)]  # the leader's job stays in the queue
+    leader = processor.apply_phase1(inputs(png(), request_id="leader"))
+    with processor.apply_phase1(inputs(png(), request_id="follower")) as follower:
+        leader.close()
+        held.set()
+        follower.wait_decodes()
+        assert processor.apply_phase2(follower).mm_hashes["image"]
+    assert work.num_decodes == 1
+    assert all(job.result(TIME_LIMIT_SECONDS) for job in busy)
+
+
+def test_a_leader_that_is_closed_while_it_decodes_still_serves_its_followers(
+    make_processor: MakeProcessor, cache: ProcessorCacheFront, png: MakePng, work: Any
+) -> None:
+    processor = make_processor(cache)
+    work.may_go_on.clear()
+    leader = processor.apply_phase1(inputs(png(), request_id="leader"))
+    assert work.entered.wait(TIME_LIMIT_SECONDS)
+    with processor.apply_phase1(inputs(png(), request_id="follower")) as follower:
+        closing = threading.Thread(target=leader.close)
+        closing.start()
+        work.may_go_on.set()
+        follower.wait_decodes()
+        processor.apply_phase2(follower)
+        closing.join(TIME_LIMIT_SECONDS)
+    assert work.num_decodes == 1
+
+
+def test_a_damaged_item_fails_every_request_at_its_own_position(
+    make_processor: MakeProcessor, cache: ProcessorCacheFront, png: MakePng, work: Any
+) -> None:
+    processor = make_processor(cache)
+    damaged = png(64, 64)[:-40]
+    work.may_go_on.clear()
+    with (
+        processor.apply_phase1(inputs([damaged], request_id="a")) as first,
+        processor.apply_phase1(inputs([png(), damaged], request_id="b")) as second,
+    ):
+        work.may_go_on.set()
+        for state, position in ((second, 1), (first, 0)):
+            with pytest.raises(MediaDecodeError) as caught:
+                state.wait_decodes()
+            assert (caught.value.modality, caught.value.item_index) == ("image", position)
+    with pytest.raises(MediaDecodeError):
+        processor.apply(inputs([damaged], request_id="c"))
+    assert cache.stats.num_leases == 0
+
+
+def test_a_hit_never_waits_behind_a_miss(make_processor: MakeProcessor, cache: ProcessorCacheFront, png: MakePng, work: Any) -> None:
+    processor = make_processor(cache)
+    finish(processor, inputs(png()))
+    work.entered.clear()
+    work.may_go_on.clear()
+    missing = [processor.apply_phase1(inputs(png(seed=seed), request_id=str(seed))) for seed in range(1, 9)]
+    assert work.entered.wait(TIME_LIMIT_SECONDS)
+    assert finish(processor, inputs(png())).mm_hashes["image"]
+    work.may_go_on.set()
+    for state in missing:
+        state.close()
+
+
+def test_requests_that_lead_and_follow_each_other_never_wait_in_a_circle(
+    make_processor: MakeProcessor, cache: ProcessorCacheFront, png: MakePng
+) -> None:
+    processor = make_processor(cache)
+    random_ = random.Random(5)
+    orders = [random_.sample(range(6), 4) for _ in range(60)]
+
+    def run(number: int) -> bool:
+        items = [png(seed=seed) for seed in orders[number]]
+        finish(processor, inputs(items, request_id=str(number)))
+        return True
+
+    with ThreadPoolExecutor(8) as threads:
+        jobs = [threads.submit(run, number) for number in range(len(orders))]
+        assert all(job.result(TIME_LIMIT_SECONDS) for job in jobs)
+    assert cache.stats.num_leases == 0
+
+
+def test_a_restart_decodes_again_what_the_engine_did_not_have(make_processor: MakeProcessor, png: MakePng, work: Any) -> None:
+    cache = LruCacheFront(capacity_bytes=1024**2)
+    processor = make_processor(cache)
+    finish(processor, inputs(png()))
+    with processor.apply_phase1(inputs(png(), request_id="again")) as state:
+        state.wait_decodes()
+        first = processor.apply_phase2(state)
+        assert first.mm_kwargs["image"] == [None]
+        cache.release("again")
+        cache.reset()
+        processor.restart(state)
+        state.wait_decodes()
+        second = processor.apply_phase2(state)
+    assert work.num_decodes == 2
+    assert second.prompt_token_ids == first.prompt_token_ids
+    assert second.mm_hashes == first.mm_hashes
+
+
+class Uuids:
+    """Requests with one picture, or none, under a uuid."""
+
+    def __init__(self, processor: MultiModalProcessor) -> None:
+        self.processor = processor
+
+    def send(self, data: object, uuid: str = "a", **fields: Any) -> Any:
+        return finish(self.processor, inputs([data], mm_uuids={"image": [uuid]}, **fields))
+
+
+@pytest.fixture
+def uuids(make_processor: MakeProcessor, cache: ProcessorCacheFront) -> Uuids:
+    return Uuids(make_processor(cache))
+
+
+def test_a_uuid_stands_for_bytes_that_were_seen(uuids: Uuids, png: MakePng, work: Any) -> None:
+    first = uuids.send(png())
+    again = uuids.send(None)
+    assert again.mm_hashes == first.mm_hashes
+    assert again.prompt_token_ids == first.prompt_token_ids
+    assert work.num_decodes == 1
+
+
+def test_a_uuid_that_is_unknown_or_somebody_elses_is_409(uuids: Uuids, png: MakePng) -> None:
+    uuids.send(png(), api_key="one", cache_salt="s")
+    for fields in ({}, {"api_key": "two", "cache_salt": "s"}, {"api_key": "one"}, {"api_key": "one", "cache_salt": "t"}):
+        with pytest.raises(MediaNotCachedError) as caught:
+            uuids.send(None, **fields)
+        assert (caught.value.status, caught.value.item_index) == (409, 0)
+    assert uuids.send(None, api_key="one", cache_salt="s").mm_hashes
+
+
+def test_other_bytes_under_a_uuid_that_is_bound_are_400_and_never_the_old_item(uuids: Uuids, png: MakePng) -> None:
+    first = uuids.send(png(seed=1))
+    with pytest.raises(UuidConflictError) as caught:
+        uuids.send(png(seed=2))
+    assert (caught.value.status, caught.value.code, caught.value.item_index) == (400, "uuid_conflict", 0)
+    assert uuids.send(None).mm_hashes == first.mm_hashes
+
+
+def test_once_the_item_is_gone_the_uuid_is_409_and_free_for_other_bytes(uuids: Uuids, png: MakePng, cache: ProcessorCacheFront) -> None:
+    uuids.send(png(seed=1))
+    cache.reset()
+    with pytest.raises(MediaNotCachedError):
+        uuids.send(None)
+    second = uuids.send(png(seed=2))
+    assert uuids.send(None).mm_hashes == second.mm_hashes
+
+
+def test_the_same_bytes_under_other_options_are_no_conflict_and_another_item(uuids: Uuids, png: MakePng) -> None:
+    first = uuids.send(png())
+    second = uuids.send(png(), mm_processor_kwargs={"bright": 1})
+    assert first.mm_hashes != second.mm_hashes
+    assert uuids.send(None, mm_processor_kwargs={"bright": 1}).mm_hashes == second.mm_hashes
+    with pytest.raises(MediaNotCachedError):
+        uuids.send(None, mm_processor_kwargs={"bright": 2})
+
+
+def test_a_request_that_failed_binds_no_uuid(uuids: Uuids, png: MakePng) -> None:
+    with pytest.raises(MediaDecodeError):
+        uuids.send(png(64, 64)[:-40])
+    with pytest.raises(MediaNotCachedError):
+        uuids.send(None)
+
+
+def test_a_b_a_in_any_interleaving_gives_the_right_pixels(make_processor: MakeProcessor, png: MakePng) -> None:
+    """The cache holds two of five pictures, so that everything is evicted again and again."""
+    cache = ProcessorOnlyCacheFront(capacity_bytes=2 * 16 * 8 * 3)
+    processor = make_processor(cache)
+    expected: dict[int, ImagePixels] = {}
+    for seed in range(5):
+        item = make_processor().apply(inputs(png(seed=seed))).mm_kwargs["image"][0]
+        assert item is not None
+        expected[seed] = item["pixel_values"]
+    random_ = random.Random(3)
+    requests = [random_.choices(range(5), k=random_.randint(1, 3)) for _ in range(120)]
+
+    def run(number: int) -> None:
+        seeds = requests[number]
+        prompt = finish(processor, inputs([png(seed=seed) for seed in seeds], request_id=str(number)))
+        for seed, item in zip(seeds, prompt.mm_kwargs["image"], strict=True):
+            np.testing.assert_array_equal(item["pixel_values"], expected[seed])
+
+    with ThreadPoolExecutor(6) as threads:
+        for job in [threads.submit(run, number) for number in range(len(requests))]:
+            job.result(TIME_LIMIT_SECONDS)
+    assert cache.stats.num_evictions > 0
+    assert cache.stats.num_leases == 0
+
+
+def test_references_keep_their_bytes_until_the_state_closes(
+    make_processor: MakeProcessor, cache: ProcessorCacheFront, png: MakePng
+) -> None:
+    processor = make_processor(cache)
+    finish(processor, inputs(png()))
+    with processor.apply_phase1(inputs(png())) as state:
+        raw = state.mm_items["image"].get_raw(0)
+        assert isinstance(raw, MediaRef)
+        state.wait_decodes()
+        processor.apply_phase2(state)
+        assert raw.data
+        assert not raw.is_decoded
+    assert not raw.data
+
+
+def test_a_uuid_list_of_another_length_is_refused(make_processor: MakeProcessor, cache: ProcessorCacheFront, png: MakePng) -> None:
+    with pytest.raises(InvalidRequestError, match="uuid"):
+        make_processor(cache).apply(inputs([png()], mm_uuids={"image": []}))
