@@ -256,3 +256,42 @@ def test_bfloat16_runs_and_stays_near_float32() -> None:
     assert (coarse.float() - logits).abs().max() < 0.1 * logits.abs().max()
     answer = build_driver(build_runner(adapter, dtype=torch.bfloat16)).run([make_request("r", 30)])
     assert len(answer["r"]) == 12
+
+
+@pytest.mark.parametrize("workspace_bytes", [0, None], ids=["gathered", "dense"])
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_values_that_are_not_finite_fail_their_request_and_reach_nobody(
+    adapter: LinearAdapter, assert_plain_answers: AnswerCheck, value: float, workspace_bytes: int | None
+) -> None:
+    """Decoding neighbours are padded to one length, over memory that others used before them."""
+    poisoned = make_request("poisoned", 60, [make_feature(50, [True] * 8, name="poison", fill=value)])
+    good = [make_request(f"good{i}", 30 + 3 * i) for i in range(3)]
+    runner = build_runner(adapter, workspace_bytes=workspace_bytes)
+    driver = build_driver(runner)
+    answers = driver.run([good[0], poisoned, good[1]], window=32)
+    assert_plain_answers(answers, good[:2])
+    assert "not finite" in driver.failures["poisoned"].message
+    blocks = driver.take_back("poisoned")
+    heir = make_request("heir", 20, max_tokens=40)
+    driver.add(heir, blocks=blocks)
+    assert_plain_answers(driver.run([good[2]]), [heir, good[2]])
+
+
+@pytest.mark.parametrize("shape", [(44, 32), (45, 31)])
+def test_prompt_embeddings_of_another_shape_fail_their_request_alone(
+    adapter: LinearAdapter, assert_plain_answers: AnswerCheck, shape: tuple[int, int]
+) -> None:
+    wrong = EngineRequest(request_id="wrong", prompt_token_ids=[0] * 45, prompt_embeds=np.zeros(shape, np.float32))
+    good = make_request("good", 30)
+    driver = build_driver(build_runner(adapter))
+    assert_plain_answers(driver.run([wrong, good]), [good])
+    assert set(driver.failures) == {"wrong"}
+
+
+def test_a_window_of_one_token_inside_a_prompt_changes_nothing(adapter: LinearAdapter, assert_plain_answers: AnswerCheck) -> None:
+    request = make_request("r", 50)
+    driver = build_driver(build_runner(adapter))
+    driver.add(request)
+    for window in (16, 1, 20, 1):
+        driver.step(window)
+    assert_plain_answers(driver.run(), [request])

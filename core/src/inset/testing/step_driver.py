@@ -51,10 +51,15 @@ class StepDriver:
         self._free_hashes: list[bytes] = []
         self.failures: dict[str, RequestFailure] = {}
 
-    def add(self, request: EngineRequest, *, like: str | None = None, num_computed_tokens: int = 0) -> None:
-        """Adds a request; the blocks of its first `num_computed_tokens` are those of the request `like`."""
+    def add(self, request: EngineRequest, *, like: str | None = None, num_computed_tokens: int = 0, blocks: Sequence[int] = ()) -> None:
+        """Adds a request; the blocks of its first `num_computed_tokens` are those of the request `like`, the next ones `blocks`."""
         shared = self._driven[like].block_ids[: num_computed_tokens // self._block_size] if like is not None else []
-        self._driven[request.request_id] = _Driven(request, list(shared), num_computed_tokens)
+        self._driven[request.request_id] = _Driven(request, [*shared, *blocks], num_computed_tokens)
+
+    def take_back(self, request_id: str) -> list[int]:
+        """Forgets a request, and returns its blocks for another one."""
+        self._gone.append(request_id)
+        return self._driven.pop(request_id).block_ids
 
     def preempt(self, request_id: str) -> None:
         """Takes a request's blocks away; it starts over in the next step, with the tokens that it has."""

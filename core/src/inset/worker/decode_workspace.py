@@ -75,6 +75,12 @@ class DecodeWorkspace:
         layer.key[rows, :, :, positions] = key
         layer.value[rows, :, positions] = value
 
+    def wipe(self, rows: torch.Tensor, positions: torch.Tensor) -> None:
+        """Makes one position of each of several rows zero in all layers."""
+        for layer in self.layers:
+            layer.key[rows, :, :, positions] = 0
+            layer.value[rows, :, positions] = 0
+
     def view(self, layer_idx: int, rows: slice, length: int) -> LayerKV:
         """Returns neighbouring rows without copying, heads of all rows one behind the other.
 

@@ -55,7 +55,7 @@ class EncoderRunner:
         for feature in distinct.values():
             try:
                 if feature.is_embedding:
-                    self._keep(feature, self.embedding_rows(feature))
+                    self._keep(feature, torch.tensor(_tensors(feature)["embeds"], device=self._device, dtype=self._dtype))
                 else:
                     key = self._adapter.encoder_batch_key(feature.modality, _tensors(feature))
                     batches.setdefault((feature.modality, key), []).append(feature)
@@ -65,10 +65,6 @@ class EncoderRunner:
             failures.update(self._run_batch(batch))
         num_runs = sum(len(batch) for batch in batches.values())
         return EncoderReport(failures, num_runs, time.perf_counter() - started)
-
-    def embedding_rows(self, feature: MultiModalFeature) -> torch.Tensor:
-        """Returns the rows that a client gave instead of media, on the device in the model's dtype."""
-        return torch.tensor(_tensors(feature)["embeds"], device=self._device, dtype=self._dtype)
 
     def _run_batch(self, batch: Sequence[MultiModalFeature]) -> dict[bytes, RequestFailure]:
         try:

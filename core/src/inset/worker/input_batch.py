@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
 from inset.errors import InvariantError
 from inset.inputs import EngineRequest
 from inset.modeling.interfaces import PromptPositions
-from inset.step import CachedRequestData, NewRequestData
+from inset.step import CachedRequestData, NewRequestData, RequestFailure
 from inset.worker.sampling_state import SamplingState
 from inset.worker.step_attention import SequenceSlice
 
@@ -23,24 +23,26 @@ class RequestState:
 
     Attributes:
         request: The request.
-        positions: Rotary positions of its prompt.
         sampling: How its tokens are chosen.
         token_ids: Prompt and answer so far.
         block_ids: Its KV blocks.
         num_computed_tokens: Positions whose keys and values are stored.
+        positions: Rotary positions of its prompt.
         prompt_rows: ``(num_tokens, hidden_size)`` embeddings given instead of a prompt's tokens, or None.
+        refusal: Why it cannot be computed at all, or None.
     """
 
     request: EngineRequest
-    positions: PromptPositions
     sampling: SamplingState
     token_ids: list[int]
     block_ids: list[int]
     num_computed_tokens: int
+    positions: PromptPositions = field(default_factory=lambda: PromptPositions(torch.zeros((1, 0), dtype=torch.int64), 0))
     prompt_rows: torch.Tensor | None = None
+    refusal: RequestFailure | None = None
 
     @classmethod
-    def admit(cls, data: NewRequestData, positions: PromptPositions, *, seed: int) -> RequestState:
+    def admit(cls, data: NewRequestData, *, seed: int) -> RequestState:
         """Takes a request in, for the first time or after preemption."""
         request = data.request
         own = request.sampling_params.seed
@@ -52,7 +54,7 @@ class RequestState:
             eos_token_ids=request.eos_token_ids,
         )
         token_ids = [*request.prompt_token_ids, *data.output_token_ids]
-        return cls(request, positions, sampling, token_ids, list(data.block_ids), data.num_computed_tokens)
+        return cls(request, sampling, token_ids, list(data.block_ids), data.num_computed_tokens)
 
     def update(self, data: CachedRequestData) -> None:
         """Takes over what the scheduler says about a known request."""
@@ -90,6 +92,11 @@ class StepSlice:
     row: int | None = None
 
     @property
+    def request_id(self) -> str:
+        """The request's id."""
+        return self.state.request.request_id
+
+    @property
     def start(self) -> int:
         """First position in the request."""
         return self.state.num_computed_tokens
@@ -123,13 +130,11 @@ class StepInputs:
         input_ids: ``(num_tokens,)`` int64.
         position_ids: ``(num_axes, num_tokens)`` int64.
         starts: Where each slice starts in the batch.
-        last_positions: ``(num_slices_that_give_a_token,)`` int64: the last position of each of them.
     """
 
     input_ids: torch.Tensor
     position_ids: torch.Tensor
     starts: tuple[int, ...]
-    last_positions: torch.Tensor
 
 
 def pack(slices: Sequence[StepSlice], device: torch.device) -> StepInputs:
@@ -140,7 +145,6 @@ def pack(slices: Sequence[StepSlice], device: torch.device) -> StepInputs:
     """
     ids: list[int] = []
     starts: list[int] = []
-    last: list[int] = []
     for piece in slices:
         if piece.stop > len(piece.state.token_ids) or piece.num_new_tokens < 1:
             raise InvariantError(
@@ -148,13 +152,10 @@ def pack(slices: Sequence[StepSlice], device: torch.device) -> StepInputs:
             )
         starts.append(len(ids))
         ids.extend(piece.state.token_ids[piece.start : piece.stop])
-        if piece.gives_token:
-            last.append(len(ids) - 1)
     return StepInputs(
         torch.tensor(ids, dtype=torch.int64, device=device),
         _position_ids(slices).to(device),
         tuple(starts),
-        torch.tensor(last, dtype=torch.int64, device=device),
     )
 
 

@@ -62,6 +62,12 @@ class PagedKVCache:
         layer.key.index_copy_(0, slots, key)
         layer.value.index_copy_(0, slots, value)
 
+    def wipe(self, slots: torch.Tensor) -> None:
+        """Makes ``(num_tokens,)`` int64 slots zero in all layers."""
+        for layer in self._slots:
+            for tensor in layer:
+                tensor.index_fill_(0, slots, 0)
+
     def gather(self, layer_idx: int, block_ids: torch.Tensor, out: LayerKV | None = None) -> LayerKV:
         """Copies whole blocks, one behind the other.
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
 
 from inset.errors import InvariantError
-from inset.inputs import MultiModalFeature
 from inset.modeling.forward_context import forward_context
 from inset.modeling.interfaces import ModelAdapter
 from inset.step import ModelRunnerOutput, NewRequestData, RequestFailure, SchedulerOutput, TokenLogprobs
@@ -18,12 +18,18 @@ from inset.worker.decode_workspace import DecodeWorkspace
 from inset.worker.encoder_cache import EncoderCache, EncoderCacheStats
 from inset.worker.encoder_runner import EncoderReport, EncoderRunner
 from inset.worker.input_batch import RequestState, StepInputs, StepSlice, pack
+from inset.worker.item_rows import gather_rows
 from inset.worker.kv_cache import PagedKVCache
 from inset.worker.sampler import sample
-from inset.worker.splice import SpliceRun, splice, window_slices
+from inset.worker.splice import SpliceRun, splice
 from inset.worker.step_attention import StepAttention
 
+if TYPE_CHECKING:
+    import numpy as np
+
 __all__ = ["ModelRunner", "ModelRunnerStats"]
+
+_LOG = logging.getLogger(__name__)
 
 _GIB: Final = 1024**3
 
@@ -118,15 +124,15 @@ class ModelRunner:
         self._take_over(scheduled)
         encoded = self._run_encoders(scheduled)
         slices = self._slices(scheduled.num_scheduled_tokens)
-        runs, failures = self._item_rows(slices, encoded.failures)
-        slices = [piece for piece in slices if piece.state.request.request_id not in failures]
+        gathered = gather_rows(slices, self._encoder_cache, encoded.failures)
+        slices = [piece for piece in slices if piece.request_id in gathered.runs]
         started = time.perf_counter()
-        tokens, logprobs = self._compute(slices, runs) if slices else ({}, {})
+        computed = self._compute(slices, gathered.runs) if slices else _Computed({}, {}, {})
         self._num_encoder_runs += encoded.num_runs
         return ModelRunnerOutput(
-            sampled_token_ids=tokens,
-            logprobs=logprobs,
-            failures=failures,
+            sampled_token_ids=computed.token_ids,
+            logprobs=computed.logprobs,
+            failures=gathered.failures | computed.failures,
             num_encoder_runs=encoded.num_runs,
             encode_seconds=encoded.seconds,
             forward_seconds=time.perf_counter() - started if slices else 0.0,
@@ -146,11 +152,20 @@ class ModelRunner:
 
     def _admit(self, data: NewRequestData) -> RequestState:
         request = data.request
-        positions = self._adapter.get_positions(request.prompt_token_ids, request.mm_features)
-        state = RequestState.admit(data, positions, seed=self._seed)
-        if request.prompt_embeds is not None:
-            state.prompt_rows = torch.tensor(request.prompt_embeds, device=self._device, dtype=self._dtype)
+        state = RequestState.admit(data, seed=self._seed)
+        try:
+            state.positions = self._adapter.get_positions(request.prompt_token_ids, request.mm_features)
+            if request.prompt_embeds is not None:
+                state.prompt_rows = self._prompt_rows(request.prompt_embeds, len(request.prompt_token_ids))
+        except Exception as error:
+            _LOG.error("a request could not be taken in", exc_info=error)
+            state.refusal = RequestFailure(f"The prompt could not be taken in: {type(error).__name__}.")
         return state
+
+    def _prompt_rows(self, given: np.ndarray[Any, Any], num_tokens: int) -> torch.Tensor:
+        if given.shape != (num_tokens, self._adapter.hidden_size):
+            raise InvariantError(f"prompt_embeds of shape {given.shape} came for {num_tokens} positions of {self._adapter.hidden_size}.")
+        return torch.tensor(given, device=self._device, dtype=self._dtype)
 
     def _state(self, request_id: str) -> RequestState:
         state = self._requests.get(request_id)
@@ -169,7 +184,7 @@ class ModelRunner:
     def _slices(self, num_scheduled_tokens: Mapping[str, int]) -> list[StepSlice]:
         """Returns the slices of the step in the order that `StepAttention` wants."""
         pieces = [StepSlice(self._state(request_id), count) for request_id, count in num_scheduled_tokens.items() if count]
-        decoding = {piece.state.request.request_id: piece for piece in pieces if piece.is_decode}
+        decoding = {piece.request_id: piece for piece in pieces if piece.is_decode}
         # A window of one token in the middle of a prompt gets no row: the windows behind it are written to blocks alone.
         answering = {request_id: piece for request_id, piece in decoding.items() if piece.gives_token}
         rows = self._workspace.assign_rows(
@@ -180,70 +195,61 @@ class ModelRunner:
         without = sorted((piece for i, piece in decoding.items() if i not in rows), key=lambda piece: piece.stop)
         return [*with_row, *without, *(piece for piece in pieces if not piece.is_decode)]
 
-    def _item_rows(
-        self, slices: Sequence[StepSlice], failed: Mapping[bytes, RequestFailure]
-    ) -> tuple[dict[str, list[tuple[int, torch.Tensor]]], dict[str, RequestFailure]]:
-        """Returns the rows that each request's window needs, by position in the request, and who cannot go on."""
-        runs: dict[str, list[tuple[int, torch.Tensor]]] = {}
-        failures: dict[str, RequestFailure] = {}
-        for piece in slices:
-            request = piece.state.request
-            own: list[tuple[int, torch.Tensor]] = []
-            if piece.state.prompt_rows is not None and piece.start < len(piece.state.prompt_rows):
-                own.append((piece.start, piece.state.prompt_rows[piece.start : piece.stop]))
-            for feature in request.mm_features:
-                found = window_slices(feature.placeholder, piece.start, piece.stop)
-                if not found:
-                    continue
-                rows = self._rows_of(feature)
-                if feature.mm_hash in failed or rows is None:
-                    failures[request.request_id] = _blame(feature, failed)
-                    break
-                own.extend((piece.start + f.position, rows[f.first_row : f.first_row + f.num_rows]) for f in found)
-            runs[request.request_id] = own
-        return runs, failures
-
-    def _rows_of(self, feature: MultiModalFeature) -> torch.Tensor | None:
-        rows = self._encoder_cache.get(feature.mm_hash)
-        if rows is None and feature.is_embedding and feature.data is not None:
-            rows = self._encoder.embedding_rows(feature)
-        return rows if rows is not None and len(rows) == feature.num_embeds else None
-
-    def _compute(
-        self, slices: Sequence[StepSlice], runs: Mapping[str, Sequence[tuple[int, torch.Tensor]]]
-    ) -> tuple[dict[str, int], dict[str, TokenLogprobs]]:
+    def _compute(self, slices: Sequence[StepSlice], runs: Mapping[str, Sequence[SpliceRun]]) -> _Computed:
         inputs = pack(slices, self._device)
         self._num_steps += 1
         self._num_tokens += len(inputs.input_ids)
         placed = [
-            SpliceRun(start + position - piece.start, rows)
+            SpliceRun(start + position, rows)
             for piece, start in zip(slices, inputs.starts, strict=True)
-            for position, rows in runs[piece.state.request.request_id]
+            for position, rows in runs[piece.request_id]
         ]
-        hidden_states = self._forward(slices, inputs, placed)
-        giving = [piece.state for piece in slices if piece.gives_token]
+        attention = StepAttention([piece.sequence for piece in slices], self._cache, self._workspace)
+        hidden_states = self._forward(inputs, placed, attention)
+        failures = self._set_aside_broken(slices, inputs, hidden_states, attention)
+        giving = [(index, piece.state) for index, piece in enumerate(slices) if piece.gives_token and piece.request_id not in failures]
         if not giving:
-            return {}, {}
-        logits = self._adapter.compute_logits(hidden_states[inputs.last_positions])
-        token_ids, logprobs = sample(logits, [state.sampling for state in giving])
-        ids = [state.request.request_id for state in giving]
-        for state, token_id in zip(giving, token_ids, strict=True):
+            return _Computed({}, {}, failures)
+        last = torch.tensor([inputs.starts[index] + slices[index].num_new_tokens - 1 for index, _ in giving], device=self._device)
+        logits = self._adapter.compute_logits(hidden_states[last])
+        token_ids, logprobs = sample(logits, [state.sampling for _, state in giving])
+        ids = [state.request.request_id for _, state in giving]
+        for (_, state), token_id in zip(giving, token_ids, strict=True):
             state.append(token_id)
-        return dict(zip(ids, token_ids, strict=True)), {i: lp for i, lp in zip(ids, logprobs, strict=True) if lp is not None}
+        kept = {request_id: entry for request_id, entry in zip(ids, logprobs, strict=True) if entry is not None}
+        return _Computed(dict(zip(ids, token_ids, strict=True)), kept, failures)
 
-    def _forward(self, slices: Sequence[StepSlice], inputs: StepInputs, placed: Sequence[SpliceRun]) -> torch.Tensor:
+    def _forward(self, inputs: StepInputs, placed: Sequence[SpliceRun], attention: StepAttention) -> torch.Tensor:
         input_ids = inputs.input_ids
         for position, rows in placed:
             input_ids[position : position + len(rows)] = 0  # a placeholder's id can lie outside the embedding table
         embeds, layer_embeds = splice(self._adapter.embed_input_ids(input_ids), placed)
-        attention = StepAttention([piece.sequence for piece in slices], self._cache, self._workspace)
         with forward_context(attention):
             return self._adapter.forward(embeds[None], inputs.position_ids, layer_embeds=layer_embeds)
 
+    def _set_aside_broken(
+        self, slices: Sequence[StepSlice], inputs: StepInputs, hidden_states: torch.Tensor, attention: StepAttention
+    ) -> dict[str, RequestFailure]:
+        """Returns the requests whose hidden states are not finite, and wipes what they stored.
 
-def _blame(feature: MultiModalFeature, failed: Mapping[bytes, RequestFailure]) -> RequestFailure:
-    known = failed.get(feature.mm_hash)
-    message = (
-        known.message if known else f"The encoder's output for the {feature.modality} is missing in the worker; send the request again."
-    )
-    return RequestFailure(message, feature.modality, feature.item_index)
+        A NaN among stored values would reach others: what is masked is multiplied by zero, and zero times NaN is NaN.
+        """
+        sums = hidden_states.sum(-1, dtype=torch.float32)
+        if bool(sums.isfinite().all()):
+            return {}
+        failures: dict[str, RequestFailure] = {}
+        for piece, start in zip(slices, inputs.starts, strict=True):
+            stop = start + piece.num_new_tokens
+            if not bool(sums[start:stop].isfinite().all()):
+                attention.wipe(start, stop)
+                self._workspace.release(piece.request_id)
+                failures[piece.request_id] = RequestFailure("The model's values for this request are not finite; check what was sent.")
+        return failures
+
+
+class _Computed(NamedTuple):
+    """What the text model and the sampler gave; see `ModelRunnerOutput`."""
+
+    token_ids: dict[str, int]
+    logprobs: dict[str, TokenLogprobs]
+    failures: dict[str, RequestFailure]

@@ -121,6 +121,13 @@ class StepAttention(PackedAttention):
             start = stop
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
 
+    def wipe(self, start: int, stop: int) -> None:
+        """Makes everything zero that positions ``start:stop`` of the batch stored in this step."""
+        self._cache.wipe(self._slots[start:stop])
+        in_rows = slice(start, min(stop, len(self._rows)))
+        if self._workspace is not None and start < len(self._rows):
+            self._workspace.wipe(self._rows[in_rows], self._row_positions[in_rows])
+
     def _attend_group(self, layer_idx: int, group: _Group, query: torch.Tensor, score: _Score) -> torch.Tensor:
         num_heads, count, head_dim = query.shape
         num_kv_heads = self._cache.layers[layer_idx].num_kv_heads
@@ -230,7 +237,8 @@ def _belongs(members: Sequence[SequenceSlice], candidate: SequenceSlice) -> bool
 def _pad_blocks(members: Sequence[SequenceSlice], cache: PagedKVCache) -> torch.Tensor:
     size = cache.block_size
     width = -(-max(s.length for s in members) // size)
-    table = [[*s.block_ids[:width], *([0] * (width - len(s.block_ids)))] for s in members]
+    # What pads a sequence is a block of its own: nobody reads what another one holds.
+    table = [[*s.block_ids[:width], *[s.block_ids[0]] * (width - len(s.block_ids))] for s in members]
     return torch.tensor(table, dtype=torch.int64, device=cache.device).view(-1)
 
 
