@@ -106,9 +106,9 @@ def receive(connection: socket.socket, kind: type[T]) -> T:
 
 
 def has_ended(connection: socket.socket) -> bool:
-    """Whether the other side has ended; call it when the connection, which is silent, has become readable."""
+    """Whether the other side of a connection that does not block has ended; it is silent otherwise."""
     try:
-        return not connection.recv(1, socket.MSG_DONTWAIT)
+        return not connection.recv(1)
     except BlockingIOError:
         return False
     except OSError:

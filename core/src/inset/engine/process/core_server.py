@@ -176,6 +176,7 @@ class CoreServer:
             logger.warning("A front end was not admitted: %s", error)
             connection.close()
             return
+        connection.setblocking(False)
         self._fronts[connection.fileno()] = (connection, hello.front_id)
         selector.register(connection, selectors.EVENT_READ)
 

@@ -79,6 +79,7 @@ class ZmqClient(CoreClient):
             raise EngineDeadError(f"The engine core was not ready within {timeout_seconds:.0f} seconds.") from error
         if reply.refusal is not None:
             raise ConfigError(reply.refusal)
+        self._connection.setblocking(False)
 
     def start(self, listener: EngineListener) -> None:
         self._thread = threading.Thread(target=self._run, args=(listener,), name="inset-core-client", daemon=True)

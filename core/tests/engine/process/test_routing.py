@@ -1,0 +1,52 @@
+"""Each front end hears of its own requests alone."""
+
+from __future__ import annotations
+
+from inset.engine.messages import AbortRequests, AddRequests, CacheMissed, DiscardCommit, EngineStats, StepDone
+from inset.engine.process.routing import EventRouter
+from inset.inputs import EngineRequest
+from inset.outputs import EngineOutput
+
+STATS = EngineStats(num_running=1)
+
+
+def add(commit_id: str, *request_ids: str) -> AddRequests:
+    return AddRequests(commit_id, [EngineRequest(request_id=request_id, prompt_token_ids=(1,)) for request_id in request_ids])
+
+
+def router() -> EventRouter:
+    made = EventRouter()
+    made.note("front a", add("1", "1-0", "1-1"))
+    made.note("front b", add("2", "2-0"))
+    return made
+
+
+def test_outputs_and_releases_go_to_the_front_end_that_sent_the_request() -> None:
+    outputs = [EngineOutput(request_id="1-0"), EngineOutput(request_id="2-0", finish_reason="stop")]
+    parts = router().split(StepDone(outputs, STATS, ["2"]))
+    assert parts == {"front a": StepDone([outputs[0]], STATS), "front b": StepDone([outputs[1]], STATS, ["2"])}
+
+
+def test_finished_request_is_forgotten() -> None:
+    made = router()
+    made.split(StepDone([EngineOutput(request_id="2-0", finish_reason="stop")], STATS))
+    assert made.split(StepDone([EngineOutput(request_id="2-0")], STATS)) == {}
+
+
+def test_cache_miss_goes_to_the_sender() -> None:
+    missed = CacheMissed("2", [(b"x", 1)])
+    assert router().split(missed, sender="front b") == {"front b": missed}
+
+
+def test_discarded_commit_is_released_to_its_sender() -> None:
+    made = router()
+    made.note("front a", DiscardCommit("3"))
+    assert made.split(StepDone((), STATS, ["3"]), sender="front a") == {"front a": StepDone([], STATS, ["3"])}
+
+
+def test_front_end_that_is_gone_has_its_requests_aborted_and_hears_nothing_more() -> None:
+    made = router()
+    assert list(made.end_front("front a")) == [AbortRequests(("1-0", "1-1"))]
+    aborted = [EngineOutput(request_id="1-0", finish_reason="abort"), EngineOutput(request_id="2-0")]
+    assert made.split(StepDone(aborted, STATS, ["1"])) == {"front b": StepDone([aborted[1]], STATS)}
+    assert list(made.end_front("front a")) == []
