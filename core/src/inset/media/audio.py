@@ -157,13 +157,13 @@ def _gather(blocks: Iterator[NDArray[np.float32]], header: AudioHeader) -> NDArr
         start, end = end, end + block.shape[1]
         if end > samples.shape[1]:
             raise MediaDecodeError("There is more sound than the header says.")
+        if not np.isfinite(block).all():
+            raise MediaDecodeError("The sound has samples that are not numbers.")
         samples[:, start:end] = block
     if not end:
         raise MediaDecodeError("The sound has no samples, or none that can be decoded.")
     if end < samples.shape[1]:
         samples = np.ascontiguousarray(samples[:, :end])
-    if not np.isfinite(samples).all():
-        raise MediaDecodeError("The sound has samples that are not numbers.")
     return samples
 
 

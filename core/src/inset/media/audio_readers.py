@@ -24,9 +24,10 @@ __all__ = ["SoundFacts", "is_sound_file", "iter_pyav", "iter_soundfile", "probe_
 
 # Not MP3: libsndfile cuts one without a length in its header off at an estimate.
 _SOUND_FILES: Final = frozenset({"wav", "flac", "ogg", "aiff", "caf", "au"})
-_BLOCK_FRAMES: Final = 64 * 1024
+_BLOCK_FRAMES: Final = 16 * 1024
 _MAX_KNOWN_SAMPLES: Final = 2**40
 _SLACK_SECONDS: Final = 1.0
+_MAX_PLANES: Final = 2  # reading the planes of some layouts of three channels and more crashes PyAV 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +113,13 @@ def iter_pyav(data: bytes, *, deadline_seconds: float) -> Iterator[NDArray[np.fl
     with open_container(data, "audio") as container:
         stream = _pick_audio_track(container)
         codec = stream.codec_context
-        # Interleaved, because reading the planes of some layouts of three channels and more crashes PyAV 18.
         converter = av.AudioResampler(format="flt", layout=codec.layout, rate=codec.sample_rate)
         for frame in _decode(container, stream, deadline_seconds):
             if frame.sample_rate != codec.sample_rate or frame.layout.nb_channels != codec.layout.nb_channels:
                 raise MediaDecodeError("Sampling rate or channels change within the sound.")
+            if frame.format.name == "fltp" and codec.layout.nb_channels <= _MAX_PLANES:
+                yield frame.to_ndarray()
+                continue
             frame.pts = None  # gaps between timestamps are not filled
             for block in converter.resample(frame):
                 yield block.to_ndarray().reshape(-1, codec.layout.nb_channels).T

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["decode_plainly", "encode_sound", "encode_sound_track", "make_tone", "make_video"]
 
 _TICKS_PER_SECOND = 1000
+_WRITTEN_SAMPLES = 16_384
 
 
 def make_video(
@@ -95,7 +96,9 @@ def make_tone(num_samples: int, *, num_channels: int = 1, sampling_rate: int = 1
 def encode_sound(samples: NDArray[Any], sound_format: str = "WAV", *, sampling_rate: int = 16_000, subtype: str | None = None) -> bytes:
     """Returns sound ``(num_channels, num_samples)`` as a file in one of libsndfile's formats."""
     buffer = io.BytesIO()
-    soundfile.write(buffer, samples.T, sampling_rate, format=sound_format, subtype=subtype)
+    with soundfile.SoundFile(buffer, "w", sampling_rate, len(samples), format=sound_format, subtype=subtype) as sound:
+        for start in range(0, samples.shape[1], _WRITTEN_SAMPLES):  # libsndfile crashes on one large write of Ogg
+            sound.write(samples.T[start : start + _WRITTEN_SAMPLES])
     return buffer.getvalue()
 
 
