@@ -88,7 +88,7 @@ def test_errors_of_the_decoder_pass_unchanged_and_the_next_call_tries_again() ->
 
 def test_key_spec_and_data_are_read_only() -> None:
     ref = make_ref(Decoder())
-    for name in ("key", "spec", "data", "is_decoded"):
+    for name in ("key", "spec", "data", "header", "is_decoded"):
         with pytest.raises(AttributeError):
             setattr(ref, name, b"")
     with pytest.raises(AttributeError):

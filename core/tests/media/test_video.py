@@ -341,6 +341,13 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
 
 
 class TestSamplers:
+    @pytest.mark.parametrize(
+        ("options", "num_frames"),
+        [({}, 32), ({"num_frames": 7}, 7), ({"fps": 6}, 8), ({"fps": 6, "max_frames": 3}, 3), ({"fps": 6, "num_frames": 4}, 4)],
+    )
+    def test_default_samplers_follow_the_options(self, options: Mapping[str, JSON], num_frames: int) -> None:
+        assert load(CLIP, options).header.num_frames == num_frames
+
     def test_a_familys_sampler_names_the_item(self) -> None:
         keys = {load(CLIP, sampler=sampler).key for sampler in (Chosen(1), Chosen(2), Chosen(1), None)}
         assert len(keys) == 3
@@ -364,8 +371,8 @@ class TestSamplers:
             ({"num_frames": True}, "num_frames"),
             ({"fps": 0}, "fps"),
             ({"fps": "fast"}, "fps"),
-            ({"max_frames": 3}, "fps"),
-            ({"num_frames": 3, "fps": 1}, "num_frames"),
+            ({"max_frames": 3}, "max_frames"),
+            ({"num_frames": 3, "fps": 1, "max_frames": 2}, "num_frames"),
             ({"image_mode": "RGB"}, "image_mode"),
         ],
     )

@@ -42,15 +42,10 @@ class MediaRef(Generic[T]):
     A reference forwards nothing to what it decodes to: logging, copying, comparing or handing it to numpy never decodes. Only `decode` and
     pickling do. It may be shared between threads. Whoever holds a reference owns it alone: `release` reaches no fork, parent or child.
 
-    Attributes:
-        header: What the probe saw; kept by forks and pickles.
-
     Source: the media reference of lazy media decode.
     """
 
-    __slots__ = ("__weakref__", "_data", "_key", "_operation", "_spec", "header")
-
-    header: MediaHeader
+    __slots__ = ("__weakref__", "_data", "_header", "_key", "_operation", "_spec")
 
     def __init__(self, key: bytes, spec: DecodeSpec, *, data: bytes, header: MediaHeader, load: Callable[[], T]) -> None:
         """Makes a reference.
@@ -65,7 +60,7 @@ class MediaRef(Generic[T]):
         self._key = key
         self._spec = spec
         self._data = data
-        self.header = header
+        self._header = header
         self._operation: _Decode[T] | None = load if isinstance(load, _Decode) else _Decode(load)
 
     @property
@@ -82,6 +77,11 @@ class MediaRef(Generic[T]):
     def data(self) -> bytes:
         """The encoded bytes; empty once released, and in a reference that was unpickled."""
         return self._data
+
+    @property
+    def header(self) -> MediaHeader:
+        """What the probe saw; forks and pickles keep it, and `map` says what it changes."""
+        return self._header
 
     @property
     def is_decoded(self) -> bool:
@@ -117,7 +117,7 @@ class MediaRef(Generic[T]):
         if settings:
             spec = spec.extend(settings)
             key = framed_sha256(IDENTITY_SCHEMA, b"mapped", key, spec.canonical_bytes())
-        return MediaRef(key, spec, data=self._data, header=header or self.header, load=lambda: transform(operation()))
+        return MediaRef(key, spec, data=self._data, header=header or self._header, load=lambda: transform(operation()))
 
     def fork(self) -> MediaRef[T]:
         """Returns a reference to the same media and the same decode that can be released on its own.
@@ -125,7 +125,7 @@ class MediaRef(Generic[T]):
         Raises:
             RuntimeError: The reference was released before it was decoded.
         """
-        return MediaRef(self._key, self._spec, data=self._data, header=self.header, load=self._borrow())
+        return MediaRef(self._key, self._spec, data=self._data, header=self._header, load=self._borrow())
 
     def release(self) -> None:
         """Lets go of the encoded bytes and of the decode, once a decode that runs has finished; what is decoded stays readable.
@@ -146,7 +146,7 @@ class MediaRef(Generic[T]):
 
     def __repr__(self) -> str:
         state = "decoded" if self.is_decoded else "released" if self._operation is None else "encoded"
-        return f"<MediaRef {self.header.modality} {self._key[:6].hex()} {len(self._data)} bytes, {state}>"
+        return f"<MediaRef {self._header.modality} {self._key[:6].hex()} {len(self._data)} bytes, {state}>"
 
     def __copy__(self) -> MediaRef[T]:
         return self.fork()
@@ -155,7 +155,7 @@ class MediaRef(Generic[T]):
         return self.fork()
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (_restore, (self.decode(), self._key, self._spec, self.header))
+        return (_restore, (self.decode(), self._key, self._spec, self._header))
 
 
 def _restore(media: T, key: bytes, spec: DecodeSpec, header: MediaHeader) -> MediaRef[T]:

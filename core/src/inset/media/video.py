@@ -46,8 +46,8 @@ class VideoHeader(MediaHeader):
 class VideoIO(MediaIO[VideoFrames]):
     """Decodes sampled frames to `VideoFrames`: upright RGB, exactly what decoding everything would give.
 
-    Options: `num_frames` (32 by default, -1 for all) spreads that many frames evenly; `fps` (and `max_frames`, 768 by default) takes frames
-    at a steady rate instead. Neither is known where a sampler is given, because then that decides.
+    Options: `num_frames` (32 by default, -1 for all) spreads that many frames evenly; `fps` takes frames at a steady rate instead, at most
+    `max_frames` (or `num_frames`; 768 by default). None of them is known where a sampler is given, because then that decides.
 
     A list of images (see `frame_list`) is a video too: all of its frames are taken, one second apart.
     """
@@ -217,11 +217,14 @@ def _read_sampler(reader: MediaOptions) -> VideoSampler:
     max_frames = reader.integer("max_frames", None, minimum=1)
     if num_frames == 0:
         raise reader.wrong("num_frames", 0, "above 0, or -1 for all")
-    if fps is None and max_frames is None:
-        return UniformSampler(None) if num_frames == _ALL_FRAMES else UniformSampler(num_frames or DEFAULT_NUM_FRAMES)
-    if fps is None or num_frames is not None:
-        raise reader.wrong("fps" if fps is None else "num_frames", fps or num_frames, "given alone: say num_frames, or fps and max_frames")
-    return FpsSampler(fps, max_frames or DEFAULT_MAX_FRAMES)
+    if fps is None:
+        if max_frames is not None:
+            raise reader.wrong("max_frames", max_frames, "given together with fps")
+        return UniformSampler(None if num_frames == _ALL_FRAMES else num_frames or DEFAULT_NUM_FRAMES)
+    if max_frames is not None and num_frames is not None:
+        raise reader.wrong("num_frames", num_frames, "left out where max_frames is given")
+    limit = max_frames if num_frames in (None, _ALL_FRAMES) else num_frames
+    return FpsSampler(fps, limit or DEFAULT_MAX_FRAMES)
 
 
 def _find_times(stream: VideoStream, index: VideoIndex) -> tuple[Sequence[float], float]:
