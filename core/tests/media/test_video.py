@@ -19,6 +19,8 @@ from inset.media.header import MediaHeader
 from inset.media.ref import MediaRef
 from inset.media.sampling import VideoFacts, VideoSampler
 from inset.media.video import VideoHeader, VideoIO
+from inset.media.video_codec import fill_frames
+from inset.media.video_index import VideoPlan
 from inset.testing.conformance.media_io import MediaIOConformance
 from inset.testing.sample_clips import decode_plainly, encode_sound_track, make_tone, make_video
 from inset.testing.sample_images import encode_image, make_pixels
@@ -124,6 +126,8 @@ class TestExactness:
             ("mp4", "libx264", {"bf": "3"}),
             ("mp4", "libx264", {"x264-params": "open-gop=1:bframes=3"}),
             ("mp4", "libx264", {"x264-params": "keyint=1"}),
+            ("mp4", "libx264", {"x264-params": "intra-refresh=1:bframes=2"}),
+            ("mpegts", "libx264", {"x264-params": "tff=1:bframes=5:b-pyramid=2"}),
             ("matroska", "libx264", {"bf": "2"}),
             ("mpegts", "libx264", {"bf": "3"}),
             ("mpegts", "mpeg2video", {"bf": "2"}),
@@ -166,6 +170,20 @@ class TestExactness:
         decoded = load(CLIP, sampler=Chosen(3, 3, 7)).decode()
         assert decoded.frame_indices == (3, 3, 7)
         np.testing.assert_array_equal(decoded.frames[0], decoded.frames[1])
+
+    def test_frames_that_the_short_way_does_not_give_are_decoded_the_long_way(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        plans: list[VideoPlan] = []
+
+        def fill_half(data: bytes, plan: VideoPlan, frames: Any, **options: Any) -> Any:
+            plans.append(plan)
+            filled = fill_frames(data, plan, frames, **options)
+            return filled & plan.is_thorough
+
+        monkeypatch.setattr("inset.media.video.fill_frames", fill_half)
+        data = make_video(30, keyframe_every=10)
+        decoded = load(data, sampler=Chosen(0, 15, 29)).decode()
+        assert [plan.is_thorough for plan in plans] == [False, True]
+        np.testing.assert_array_equal(decoded.frames, np.stack(decode_plainly(data))[[0, 15, 29]])
 
 
 class TestFacts:

@@ -159,10 +159,10 @@ class VideoIO(MediaIO[VideoFrames]):
         deadline = time.monotonic() + self._config.max_video_decode_seconds
         frames = np.empty((len(header.frame_indices), header.height or 0, header.width or 0, 3), dtype=np.uint8)
         filled = fill_frames(data, header.plan, frames, rotation=header.rotation, deadline_seconds=deadline)
-        if not filled.all() and not header.plan.is_whole:
+        if not filled.all() and not header.plan.is_thorough:
             # Damage, or a stream whose keyframes are none: what decoding everything gives is the answer.
-            whole = header.plan.straight_through()
-            filled = fill_frames(data, whole, frames, rotation=header.rotation, deadline_seconds=deadline)
+            plan = header.plan.made_thorough()
+            filled = fill_frames(data, plan, frames, rotation=header.rotation, deadline_seconds=deadline)
         if not filled.any():
             raise MediaDecodeError("None of the frames of the video could be decoded.")
         kept = np.flatnonzero(filled)

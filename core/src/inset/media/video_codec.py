@@ -82,12 +82,16 @@ def _decode_segments(data: bytes, plan: VideoPlan, deadline_seconds: float) -> I
     """Yields the frames of all segments. Packets between them are read and dropped: that is cheap, and exact in every container."""
     with open_container(data, "video") as container:
         stream = pick_video_track(container)
+        # In H.264, and there alone for certain, pictures that say so are no other picture's reference.
+        wanted = frozenset(plan.wanted) if stream.codec_context.name == "h264" and not plan.is_thorough else None
         segments = iter(plan.segments)
         start, stop = next(segments)
         for number, packet in enumerate(_packets(container, stream)):
             if time.monotonic() > deadline_seconds:
                 raise MediaDecodeError("Decoding the video took too long.", code="media_decode_timeout", modality="video")
             if number >= start:
+                if wanted is not None:
+                    stream.codec_context.skip_frame = "DEFAULT" if packet.pts in wanted else "NONREF"
                 yield from _decode(stream, packet)
             if number + 1 == stop:
                 yield from _decode(stream, None)

@@ -36,21 +36,18 @@ class VideoPlan:
             where the file gives no usable timestamps.
         has_timestamps: Which of the two `wanted` holds.
         num_packets: Packets in the whole video.
+        is_thorough: Every packet of the segments is decoded, even if nothing that is wanted needs it.
     """
 
     segments: tuple[tuple[int, int], ...]
     wanted: tuple[int, ...]
     has_timestamps: bool
     num_packets: int
+    is_thorough: bool = False
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether every packet up to the last one needed is decoded."""
-        return len(self.segments) == 1 and self.segments[0][0] == 0
-
-    def straight_through(self) -> VideoPlan:
+    def made_thorough(self) -> VideoPlan:
         """Returns the plan that decodes everything."""
-        return VideoPlan(((0, self.num_packets),), self.wanted, self.has_timestamps, self.num_packets)
+        return VideoPlan(((0, self.num_packets),), self.wanted, self.has_timestamps, self.num_packets, is_thorough=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +70,7 @@ class VideoIndex:
         """Returns the fewest packets that give these frames exactly: each from the last keyframe that comes before it."""
         num_packets = len(self.timestamps)
         if not self.has_timestamps:
-            return VideoPlan(((0, num_packets),), tuple(frame_indices), False, num_packets)
+            return VideoPlan(((0, num_packets),), tuple(frame_indices), False, num_packets, is_thorough=True)
         packets = self.frames[np.asarray(frame_indices, dtype=np.int64)]
         segments: list[tuple[int, int]] = []
         for packet in np.unique(packets):
