@@ -18,6 +18,7 @@ from inset.sampling_params import SamplingParams
 from inset.testing.step_driver import StepDriver
 from inset.worker.attention_check import check_paged_attention
 from inset.worker.model_runner import ModelRunner
+from inset_llava.model import LlavaAdapter
 
 CheckpointFactory = Callable[..., Path]
 Item = dict[str, np.ndarray[Any, Any]]
@@ -206,6 +207,19 @@ def test_rows_of_a_batch_equal_the_references(tiny_checkpoint: CheckpointFactory
         rows = adapter.encode("image", [{name: torch.from_numpy(array) for name, array in item.items()} for item in items])
     for own, expected in zip(rows, reference.encode(items), strict=True):
         torch.testing.assert_close(own, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("layer", "num_kept"), [(-1, 3), (-2, 2), (-3, 1), (1, 1), (2, 2), ((-3, -2), 2), ((0, -1), 3)], ids=str)
+def test_tower_layers_behind_the_features_are_dropped(tiny_checkpoint: CheckpointFactory, layer: Any, num_kept: int) -> None:
+    folder = tiny_checkpoint("llava", vision_feature_layer=layer)
+    reference = Reference("llava", folder)
+    adapter = load("llava", folder)
+    assert isinstance(adapter, LlavaAdapter)
+    assert len(adapter._module.model.vision_tower.encoder.layers) == num_kept
+    item = reference.make_item(0)
+    with torch.inference_mode():
+        (rows,) = adapter.encode("image", [{"pixel_values": torch.from_numpy(item["pixel_values"])}])
+    torch.testing.assert_close(rows, reference.encode([item])[0], rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

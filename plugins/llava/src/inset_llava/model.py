@@ -20,7 +20,7 @@ from inset.api import (
     own_attention,
     read_attention_layers,
 )
-from inset_llava.vision import PixelNormalizer
+from inset_llava.vision import PixelNormalizer, drop_unused_layers
 
 __all__ = ["LlavaAdapter", "LlavaNextAdapter"]
 
@@ -59,6 +59,7 @@ class _LlavaBase(ModelAdapter):
             raise ConfigError(f"config.json of the checkpoint {checkpoint.folder.name!r} cannot be read: {error}") from error
         module = build_module(model_class, config, options)
         load_weights(module, checkpoint, options, candidates=_candidates)
+        drop_unused_layers(module)
         return cls(module, PixelNormalizer(checkpoint.preprocessor_config, device=options.device, dtype=options.dtype))
 
     @property
