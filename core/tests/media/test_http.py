@@ -348,11 +348,14 @@ def test_server_without_tls_is_a_fetch_error_at_once(fetcher: MediaFetcher) -> N
     assert num_greeted == 1
 
 
-def test_environment_offers_no_proxy(media_server: MediaServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{media_server.port}")
-    with make_fetcher(resolve_to("10.0.0.1")) as fetcher, pytest.raises(MediaPolicyError):
-        fetcher.fetch_image("http://evil.example/", EncodedBytesIO())
-    assert media_server.requests == []
+def test_proxy_of_the_environment_is_not_used(fetcher: MediaFetcher, media_server: MediaServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = media_server.serve("/direct", PICTURE)
+    with MediaServer() as proxy:
+        for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
+        monkeypatch.setenv("no_proxy", "")
+        assert fetcher.fetch_image(url, EncodedBytesIO()).data == PICTURE
+        assert proxy.requests == []
 
 
 def test_cookies_are_neither_kept_nor_sent(fetcher: MediaFetcher, media_server: MediaServer) -> None:
