@@ -28,7 +28,7 @@ __all__ = ["LLM"]
 T = TypeVar("T")
 
 _OFFLINE = ContentPolicy(accept_objects=True, accept_mm_embeds=True, accept_prompt_embeds=True)
-_MAX_IN_FLIGHT = 256
+_MAX_IN_FLIGHT = 128
 
 
 class LLM:
