@@ -258,3 +258,19 @@ def test_embeddings_of_another_shape_are_refused(options: ParseOptions, given: o
 def test_media_and_embeddings_of_one_modality_do_not_mix(options: ParseOptions, png: MakePng) -> None:
     with pytest.raises(InvalidRequestError, match="not both"):
         parse_mm_data({"image": [png()], "image_embeds": [embeds(2)]}, options)
+
+
+def test_sound_is_resampled_and_mixed_down_when_it_is_decoded(options: ParseOptions) -> None:
+    target = ParseOptions(get_media_io=options.get_media_io, embed_size=4, audio_sampling_rate=8000, mixes_audio_down=True)
+    stereo = (np.stack([np.zeros(1600), np.ones(1600)]).astype(np.float32), 16000)
+    items = parse_mm_data({"audio": [stereo]}, target)["audio"]
+    assert isinstance(items, AudioProcessorItems)
+    raw, plain = items.get_raw(0), parse_mm_data({"audio": [stereo]}, options)["audio"].get_raw(0)
+    assert isinstance(raw, MediaRef)
+    assert isinstance(plain, MediaRef)
+    assert not raw.is_decoded
+    assert raw.key != plain.key
+    assert (items.get_header(0).sampling_rate, items.get_header(0).num_channels) == (8000, 1)
+    decoded = items.decode(0)
+    assert (decoded.samples.shape, decoded.sampling_rate) == ((1, 800), 8000)
+    assert abs(float(decoded.samples[0, 400]) - 0.5) < 0.01

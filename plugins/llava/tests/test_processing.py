@@ -18,6 +18,7 @@ from inset.errors import ConfigError, InvalidRequestError, PlaceholderError, Too
 from inset.media.budget import ProcessBudget, RequestBudget
 from inset.media.header import MediaHeader
 from inset.processing.inputs import ProcessorInputs
+from inset_llava.config import read_image_config
 from inset_llava.processing import LlavaDummyInputs, LlavaNextProcessor, LlavaProcessor
 
 if TYPE_CHECKING:
@@ -261,3 +262,19 @@ def test_the_placeholder_text_is_the_image_token(make_processor: MakeProcessor) 
 def test_both_families_are_registered(make_processor: MakeProcessor) -> None:
     assert isinstance(make_processor("llava"), LlavaProcessor)
     assert isinstance(make_processor("llava_next"), LlavaNextProcessor)
+
+
+@pytest.mark.parametrize("kind", ["clip", "siglip", "llava", "next"])
+def test_a_config_that_is_silent_means_what_the_processors_do_by_default(
+    make_checkpoint: Any, preprocessor_configs: dict[str, dict[str, Any]], kind: str
+) -> None:
+    import transformers
+
+    name = preprocessor_configs[kind]["image_processor_type"]
+    theirs = getattr(transformers, name + "Pil")()
+    ours = read_image_config(make_checkpoint("llava_next" if kind == "next" else "llava", preprocessor={"image_processor_type": name}))
+    assert list(ours.mean) == list(theirs.image_mean)
+    assert list(ours.std) == list(theirs.image_std)
+    assert (ours.resample, ours.scale) == (int(theirs.resample), theirs.rescale_factor)
+    assert (ours.shortest_edge, ours.size) == (theirs.size.shortest_edge, (224, 224) if kind == "siglip" else None)
+    assert ours.crop_size == ((224, 224) if theirs.do_center_crop else None)

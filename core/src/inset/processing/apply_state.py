@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Protocol, Self, TypeVar
 
 from inset.cache.base import ItemToCommit, ProcessedItem
 from inset.errors import InsetError, InvariantError, OverloadedError
+from inset.media.decode import DecodeJob, collect_media_decodes, collect_media_decodes_async
 
 if TYPE_CHECKING:
     from inset.cache.base import CacheTransaction, CommittedItem, Flight, ProcessorCacheFront
@@ -87,7 +87,7 @@ class MultiModalApplyState:
         self._worker = worker
         self._transaction: CacheTransaction | None = None
         self._flights: dict[bytes, Flight] = {}
-        self._jobs: dict[bytes, Future[ProcessedItem]] = {}
+        self._jobs: dict[bytes, DecodeJob] = {}
         self._on_close: list[Callable[[], None]] = []
 
     @property
@@ -154,13 +154,13 @@ class MultiModalApplyState:
         Raises:
             InsetError: The first failure in request order, with modality and item index.
         """
-        _drain(self._jobs.values())
-        self._collect()
+        collect_media_decodes(list(self._jobs.values()))
+        self._take_results()
         for item, flight in self._followed():
-            with _Located(item):
+            with _following(item):
                 processed = flight.wait(_MAX_WAIT_SECONDS)
             if processed is None:  # its leader is gone, and we are next
-                _drain([self._submit(item)])
+                collect_media_decodes([self._submit(item)])
             self._keep(item, processed)
 
     async def wait_decodes_async(self) -> None:
@@ -169,13 +169,13 @@ class MultiModalApplyState:
         Raises:
             InsetError: The first failure in request order, with modality and item index.
         """
-        await _drain_async(self._jobs.values())
-        self._collect()
+        await collect_media_decodes_async(list(self._jobs.values()))
+        self._take_results()
         for item, flight in self._followed():
-            with _Located(item):
+            with _following(item):
                 processed = await flight.wait_async(_MAX_WAIT_SECONDS)
             if processed is None:
-                await _drain_async([self._submit(item)])
+                await collect_media_decodes_async([self._submit(item)])
             self._keep(item, processed)
 
     def commit(self) -> Sequence[CommittedItem] | None:
@@ -193,24 +193,24 @@ class MultiModalApplyState:
         self._on_close.clear()
 
     def _end_work(self) -> None:
-        running = []
         for mm_hash, job in self._jobs.items():
-            if not job.cancel():
-                running.append(job)
-            elif mm_hash in self._flights:
+            if job.future.cancel() and mm_hash in self._flights:
                 self._flights[mm_hash].leave()  # whoever is next need not wait for our other items
-        _drain(running)
+        for job in self._jobs.values():
+            with suppress(CancelledError):
+                job.future.exception()
         self._jobs.clear()
         self._flights.clear()
         if self._transaction is not None:
             self._transaction.close()
 
-    def _submit(self, item: ItemState) -> Future[ProcessedItem]:
+    def _submit(self, item: ItemState) -> DecodeJob:
         flight = self._flights.get(item.mm_hash)
         try:
-            job = self._pool.submit(item.modality, lambda: _lead(flight, self._worker, item))
+            future = self._pool.submit(item.modality, lambda: _lead(flight, self._worker, item))
         except RuntimeError as error:
             raise OverloadedError("The media pool is closed: this core is shutting down.", stage="decode") from error
+        job = DecodeJob(item.modality, item.original_index, future)
         self._jobs[item.mm_hash] = job
         return job
 
@@ -222,18 +222,16 @@ class MultiModalApplyState:
 
     def _keep(self, item: ItemState, processed: ProcessedItem | None) -> None:
         if processed is None:
-            self._collect()
+            self._take_results()
             return
         for other in self.items:
             if other.mm_hash == item.mm_hash:
                 other.processed = processed
 
-    def _collect(self) -> None:
+    def _take_results(self) -> None:
         for item in self.items:
-            job = self._jobs.get(item.mm_hash)
-            if job is not None:
-                with _Located(item):
-                    item.processed = job.result(timeout=0)
+            if item.mm_hash in self._jobs:
+                item.processed = self._jobs[item.mm_hash].future.result(timeout=0)
 
     def __enter__(self) -> Self:
         return self
@@ -242,24 +240,16 @@ class MultiModalApplyState:
         self.close()
 
 
-class _Located:
-    """Notes the item in an error that passes through."""
-
-    def __init__(self, item: ItemState) -> None:
-        self._item = item
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, InsetError):
-            self._item.locate(error, "decode")
-        elif isinstance(error, CancelledError):
-            raise OverloadedError("The media pool was closed before this item was processed.", stage="decode") from error
-        elif isinstance(error, TimeoutError):
-            raise OverloadedError(
-                f"Another request has been processing the same {self._item.modality} for {_MAX_WAIT_SECONDS:.0f} seconds.", stage="decode"
-            ) from error
+@contextmanager
+def _following(item: ItemState) -> Iterator[None]:
+    """Notes the item in an error that another request met with."""
+    try:
+        yield
+    except InsetError as error:
+        raise item.locate(error, "decode") from error.__cause__
+    except TimeoutError as error:
+        message = f"Another request has been processing the same {item.modality} for {_MAX_WAIT_SECONDS:.0f} seconds."
+        raise OverloadedError(message, stage="decode") from error
 
 
 def _lead(flight: Flight | None, worker: ItemWorker, item: ItemState) -> ProcessedItem:
@@ -281,30 +271,3 @@ def _lead(flight: Flight | None, worker: ItemWorker, item: ItemState) -> Process
     if flight is not None:
         flight.complete(processed)
     return processed
-
-
-def _drain(jobs: Iterable[Future[ProcessedItem]]) -> None:
-    """Waits for all jobs; also for those that the pool cancels, which `concurrent.futures.wait` would wait for without end."""
-    for job in jobs:
-        with suppress(CancelledError):
-            job.exception()
-
-
-async def _drain_async(jobs: Iterable[Future[ProcessedItem]]) -> None:
-    """Waits for all jobs, also while the caller is being cancelled: until they end, threads still read the bytes."""
-    jobs = list(jobs)
-    pending = {asyncio.wrap_future(job) for job in jobs}
-    cancelled: asyncio.CancelledError | None = None
-    while pending:
-        try:
-            done, pending = await asyncio.wait(pending)
-        except asyncio.CancelledError as error:
-            cancelled = error
-            for job in jobs:
-                job.cancel()
-            continue
-        for future in done:
-            if not future.cancelled():
-                future.exception()  # read here, raised by the job itself
-    if cancelled is not None:
-        raise cancelled

@@ -63,9 +63,13 @@ class ProcessingInfo(ABC):
 
     Attributes:
         video_needs_metadata: `VideoProcessorItems.get` shows metadata beside the frames.
+        audio_sampling_rate: Rate that sound is resampled to, in samples per second, or None for its own.
+        mixes_audio_down: Channels of sound become one.
     """
 
     video_needs_metadata: ClassVar[bool] = False
+    audio_sampling_rate: ClassVar[int | None] = None
+    mixes_audio_down: ClassVar[bool] = False
 
     def __init__(self, context: ProcessingContext) -> None:
         self.context = context

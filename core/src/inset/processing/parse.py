@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from inset.errors import InvalidRequestError
+from inset.identity import DecodeSpec
 from inset.inputs import MODALITIES
 from inset.media.decoded import AudioSamples, VideoFrames
 from inset.media.ref import MediaRef
 from inset.processing.embedding_items import DictEmbeddingItems, EmbeddingItems, check_embeds
-from inset.processing.given_media import audio_samples, image_header, is_pil_image, to_array, video_frames
+from inset.processing.given_media import audio_samples, image_header, is_pil_image, sound_header, to_array, video_frames
+from inset.processing.hashing import MultiModalHasher
 from inset.processing.items import AudioProcessorItems, ImageProcessorItems, MediaItems, ModalityDataItems, VideoProcessorItems
 
 if TYPE_CHECKING:
@@ -30,11 +32,15 @@ class ParseOptions:
         get_media_io: Modality -> decoder, for encoded bytes that are handed over directly.
         embed_size: Width of one embedding.
         video_needs_metadata: `VideoProcessorItems.get` shows the metadata beside the frames.
+        audio_sampling_rate: Rate that sound is resampled to, in samples per second, or None for its own.
+        mixes_audio_down: Channels become one.
     """
 
     get_media_io: Callable[[str], MediaIO[Any]]
     embed_size: int
     video_needs_metadata: bool = False
+    audio_sampling_rate: int | None = None
+    mixes_audio_down: bool = False
 
 
 def parse_mm_data(mm_data: Mapping[str, object], options: ParseOptions) -> dict[str, ModalityDataItems]:
@@ -99,17 +105,33 @@ def _prepare(modality: str, item: object, options: ParseOptions) -> object:
     if item is None:
         return None
     if isinstance(item, bytes | bytearray | memoryview):
-        return options.get_media_io(modality).load_bytes_ref(bytes(item))
+        ref = options.get_media_io(modality).load_bytes_ref(bytes(item))
+        return _prepare_sound(ref, options) if modality == "audio" else ref
     if isinstance(item, MediaRef):
         if item.header.modality != modality:
             raise InvalidRequestError(f"This item is {item.header.modality}, and was given as {modality}.")
-        return item.fork()
+        return _prepare_sound(item.fork(), options) if modality == "audio" else item.fork()
     if modality == "image":
         if isinstance(item, VideoFrames | AudioSamples):
             raise InvalidRequestError(f"A {type(item).__name__} is not an image.")
         image_header(item)
         return item
-    return video_frames(item) if modality == "video" else audio_samples(item)
+    if modality == "video":
+        return video_frames(item)
+    sound = audio_samples(item)
+    key = MultiModalHasher.hash_item(sound)
+    return _prepare_sound(MediaRef(key, DecodeSpec({}), data=b"", header=sound_header(sound), load=lambda: sound), options)
+
+
+def _prepare_sound(ref: MediaRef[AudioSamples], options: ParseOptions) -> MediaRef[AudioSamples]:
+    """Has sound brought to the model's rate and channels when it is decoded; both become part of its key."""
+    if options.audio_sampling_rate is None and not options.mixes_audio_down:
+        return ref
+    from inset.media.audio import mix_down, resample
+
+    if options.audio_sampling_rate is not None:
+        ref = resample(ref, options.audio_sampling_rate)
+    return mix_down(ref) if options.mixes_audio_down else ref
 
 
 def _is_embeddings(given: object) -> bool:

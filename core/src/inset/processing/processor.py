@@ -202,6 +202,8 @@ class MultiModalProcessor(ABC):
                 get_media_io=lambda modality: info.get_media_io(modality, inputs.media_io_kwargs.get(modality)),
                 embed_size=info.embed_size,
                 video_needs_metadata=info.video_needs_metadata,
+                audio_sampling_rate=info.audio_sampling_rate,
+                mixes_audio_down=info.mixes_audio_down,
             ),
         )
         info.check_mm_counts({modality: len(items) for modality, items in mm_items.items()})

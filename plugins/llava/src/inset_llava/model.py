@@ -20,6 +20,7 @@ from inset.api import (
     own_attention,
     read_attention_layers,
 )
+from inset_llava.config import read_image_config
 from inset_llava.vision import PixelNormalizer, drop_unused_layers
 
 __all__ = ["LlavaAdapter", "LlavaNextAdapter"]
@@ -60,7 +61,7 @@ class _LlavaBase(ModelAdapter):
         module = build_module(model_class, config, options)
         load_weights(module, checkpoint, options, candidates=_candidates)
         drop_unused_layers(module)
-        return cls(module, PixelNormalizer(checkpoint.preprocessor_config, device=options.device, dtype=options.dtype))
+        return cls(module, PixelNormalizer(read_image_config(checkpoint), device=options.device, dtype=options.dtype))
 
     @property
     def hidden_size(self) -> int:

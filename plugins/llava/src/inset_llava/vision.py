@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
+
+from inset_llava.config import ImageConfig
 
 __all__ = ["PixelNormalizer", "drop_unused_layers"]
 
@@ -16,18 +17,14 @@ class PixelNormalizer:
     Source: transformers 5.19 `CLIPImageProcessor`: rescaling is folded into mean and standard deviation.
 
     Args:
-        preprocessor_config: The checkpoint's ``preprocessor_config.json``.
+        image: What the checkpoint says about its images.
         device: Where the pixels are.
         dtype: Type of the result.
     """
 
-    def __init__(self, preprocessor_config: Mapping[str, Any], *, device: torch.device, dtype: torch.dtype) -> None:
-        scale = float(preprocessor_config.get("rescale_factor", 1 / 255)) if preprocessor_config.get("do_rescale", True) else 1.0
-        normalizes = preprocessor_config.get("do_normalize", True)
-        mean = preprocessor_config.get("image_mean", [0.48145466, 0.4578275, 0.40821073]) if normalizes else [0.0] * 3
-        std = preprocessor_config.get("image_std", [0.26862954, 0.26130258, 0.27577711]) if normalizes else [1.0] * 3
-        self._mean = torch.tensor(mean, device=device) * (1 / scale)
-        self._std = torch.tensor(std, device=device) * (1 / scale)
+    def __init__(self, image: ImageConfig, *, device: torch.device, dtype: torch.dtype) -> None:
+        self._mean = torch.tensor(image.mean, device=device) * (1 / image.scale)
+        self._std = torch.tensor(image.std, device=device) * (1 / image.scale)
         self._dtype = dtype
 
     def normalize(self, pixels: torch.Tensor) -> torch.Tensor:
