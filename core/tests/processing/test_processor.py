@@ -41,8 +41,10 @@ def inputs(prompt: str = "<image>", **fields: Any) -> ProcessorInputs:
     return ProcessorInputs(**{"request_id": "r", "prompt": prompt, "add_special_tokens": False, **fields})
 
 
-def video_ref(num_frames: int, *, claims: int | None = None, load: Callable[[], VideoFrames] | None = None) -> MediaRef[VideoFrames]:
-    """A video whose header may promise more frames than decoding gives."""
+def video_ref(
+    num_frames: int, *, claims: int | None = None, width: int = 16, load: Callable[[], VideoFrames] | None = None
+) -> MediaRef[VideoFrames]:
+    """A video whose header may promise more frames, or another width, than decoding gives."""
     video = VideoFrames(
         frames=np.zeros((num_frames, 8, 16, 3), np.uint8),
         total_num_frames=num_frames,
@@ -51,7 +53,7 @@ def video_ref(num_frames: int, *, claims: int | None = None, load: Callable[[], 
         frame_indices=tuple(range(num_frames)),
         timestamps_seconds=tuple(map(float, range(num_frames))),
     )
-    header = MediaHeader(modality="video", width=16, height=8, num_frames=claims or num_frames, decoded_bytes=384 * num_frames)
+    header = MediaHeader(modality="video", width=width, height=8, num_frames=claims or num_frames, decoded_bytes=384 * num_frames)
     return MediaRef(b"v" * 32, DecodeSpec({}), data=b"video", header=header, load=load or (lambda: video))
 
 
@@ -171,10 +173,8 @@ def test_a_pillow_image_that_was_cut_off_is_422(make_processor: MakeProcessor, p
 
 
 def test_media_that_is_not_what_its_header_says_never_shifts_a_placeholder(make_processor: MakeProcessor) -> None:
-    ref = video_ref(2)
-    ref.header = MediaHeader(modality="video", width=24, height=8, num_frames=2)
     with pytest.raises(MediaDecodeError, match="decodes to 16x8 pixels, and its header says 24x8"):
-        make_processor().apply(inputs("<video>", mm_data={"video": [ref]}))
+        make_processor().apply(inputs("<video>", mm_data={"video": [video_ref(2, width=24)]}))
 
 
 def test_a_mistake_of_the_family_is_a_500_for_that_request_alone(make_processor: MakeProcessor, png: MakePng) -> None:
