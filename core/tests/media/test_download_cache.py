@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,9 @@ from inset.config import MediaConfig
 from inset.errors import MediaDecodeError, MediaFetchError, TooLargeError
 from inset.media.download_cache import ENTRY_BYTES, CachedDownload, DownloadCache
 from inset.media.fetcher import MediaFetcher
+from inset.media.header import MediaHeader
 from inset.media.http import HttpConnector
+from inset.media.ref import MediaRef
 from inset.media.stream import Validators
 from inset.testing.conformance.connector import make_budget
 from inset.testing.media_io import EncodedBytesIO
@@ -172,6 +174,7 @@ WORKER = """
 import random, sys
 from pathlib import Path
 from inset.media.download_cache import ENTRY_BYTES, DownloadCache
+from inset.media.ref import MediaRef
 from inset.media.stream import Validators
 cache = DownloadCache(Path(sys.argv[1]), max_bytes=20 * ENTRY_BYTES, max_age_seconds=1000)
 rng, num_hits = random.Random(int(sys.argv[2])), 0
@@ -202,6 +205,7 @@ READ_ONLY = """
 import logging, os, sys
 from pathlib import Path
 from inset.media.download_cache import CachedDownload, DownloadCache
+from inset.media.ref import MediaRef
 from inset.media.stream import Validators
 logging.basicConfig(format="%(message)s")
 if os.getuid() == 0:
@@ -300,21 +304,29 @@ def test_bad_payload_does_not_stick(fetcher: MediaFetcher, media_server: MediaSe
     assert fetcher.fetch_image(url, EncodedBytesIO()).data == PICTURE
 
 
-def test_item_that_fails_to_decode_later_is_discarded(fetcher: MediaFetcher, media_server: MediaServer) -> None:
+class DamagedIO(EncodedBytesIO):
+    def load_bytes(self, data: bytes, header: MediaHeader | None = None) -> bytes:
+        if data == PICTURE:
+            raise MediaDecodeError("damaged")
+        return super().load_bytes(data, header)
+
+
+@pytest.mark.parametrize("derive", [lambda ref: ref, lambda ref: ref.fork(), lambda ref: ref.map(len, what="length")])
+def test_item_that_fails_to_decode_later_is_dropped(
+    fetcher: MediaFetcher, media_server: MediaServer, derive: Callable[[MediaRef[Any]], MediaRef[Any]]
+) -> None:
     url = media_server.serve("/a", PICTURE, b"mended")
-    fetcher.discard(fetcher.fetch_image(url, EncodedBytesIO()).fork())
-    assert fetcher.fetch_image(url, EncodedBytesIO()).data == b"mended"
-
-
-def test_released_reference_and_missing_cache_discard_nothing(fetcher: MediaFetcher, media_server: MediaServer) -> None:
-    url = media_server.serve("/a", PICTURE)
-    ref = fetcher.fetch_image(url, EncodedBytesIO())
-    ref.release()
-    fetcher.discard(ref)
-    fetcher.fetch_image(url, EncodedBytesIO())
+    ref = derive(fetcher.fetch_image(url, DamagedIO()))
+    assert fetcher.fetch_image(url, DamagedIO()).data == PICTURE, "its header was good"
     assert media_server.count("/a") == 1
-    with make_fetcher(None) as uncached:
-        uncached.discard(uncached.fetch_image(url, EncodedBytesIO()))
+    with pytest.raises(MediaDecodeError, match="damaged"):
+        ref.decode()
+    assert fetcher.fetch_image(url, DamagedIO()).decode() == b"mended"
+
+
+def test_damage_without_a_cache_drops_nothing(media_server: MediaServer) -> None:
+    with make_fetcher(None) as uncached, pytest.raises(MediaDecodeError, match="damaged"):
+        uncached.fetch_image(media_server.serve("/a", PICTURE), DamagedIO()).decode()
 
 
 def test_cached_item_stays_under_the_policy(media_server: MediaServer, folder: Path) -> None:

@@ -76,7 +76,7 @@ class Payload:
             self._cache.store(self._url_text, self.data, self._validators)
 
     def drop(self) -> None:
-        """Forgets the bytes; called when they turned out not to be media."""
+        """Forgets the bytes; called when they turn out not to be media, or to be damaged."""
         if self._cache is not None and self._is_stored:
             self._cache.drop(self.data)
 

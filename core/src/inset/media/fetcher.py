@@ -154,11 +154,6 @@ class MediaFetcher(FetchSurface):
         """How many callers wait for bytes at this moment."""
         return self._flights.num_waiting
 
-    def discard(self, ref: MediaRef[Any]) -> None:
-        """Drops an item from the download cache because it failed to decode; call it while the reference still holds its bytes."""
-        if self._cache is not None and ref.data:
-            self._cache.drop(ref.data)
-
     def close(self) -> None:
         """Cancels what runs and closes connectors, connections and threads; may be called again."""
         self._loop.close(self._aclose)
@@ -206,7 +201,7 @@ class MediaFetcher(FetchSurface):
 
     def _make_refs(self, media_ios: Sequence[MediaIO[Any]], payload: Payload) -> tuple[MediaRef[Any], ...]:
         try:
-            refs = tuple(_load(io, payload.data) for io in media_ios)
+            refs = tuple(_load(io, payload) for io in media_ios)
         except InsetError:
             payload.drop()
             raise
@@ -227,9 +222,9 @@ def _located(modality: str) -> Iterator[None]:
         raise
 
 
-def _load(media_io: MediaIO[Any], data: bytes) -> MediaRef[Any]:
+def _load(media_io: MediaIO[Any], payload: Payload) -> MediaRef[Any]:
     try:
-        return media_io.load_bytes_ref(data)
+        return media_io.load_bytes_ref(payload.data, on_damage=payload.drop)
     except InsetError:
         raise
     except Exception as error:

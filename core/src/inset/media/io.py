@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar, cast, final
 
@@ -76,10 +76,14 @@ class MediaIO(ABC, Generic[T]):
         return derive_media_key(data, spec)
 
     @final
-    def load_bytes_ref(self, data: bytes) -> MediaRef[T]:
+    def load_bytes_ref(self, data: bytes, *, on_damage: Callable[[], None] | None = None) -> MediaRef[T]:
         """Returns a reference that decodes on demand, after the header has been probed and held against the caps.
 
         Linear in the payload, because the key digests it: call it off the event loop.
+
+        Args:
+            data: The encoded bytes.
+            on_damage: Called when a decode finds the bytes damaged, in the thread that decodes and before the error is raised.
 
         Raises:
             MediaDecodeError: The bytes are not media of this modality.
@@ -93,7 +97,10 @@ class MediaIO(ABC, Generic[T]):
         if settings := self.get_header_settings(header):
             spec = spec.extend(settings)
         key = self.derive_key(data, spec, header)
-        return MediaRef(key, spec, data=data, header=header, load=partial(self.load_bytes, data, header))
+        load = partial(self.load_bytes, data, header)
+        if on_damage is not None:
+            load = partial(_load_or_report, load, on_damage)
+        return MediaRef(key, spec, data=data, header=header, load=load)
 
     def _probe_within_caps(self, data: bytes) -> MediaHeader:
         if not data:
@@ -107,6 +114,14 @@ class MediaIO(ABC, Generic[T]):
                 f"{format_bytes(self._config.max_item_decoded_bytes)} are allowed. Send a smaller one."
             )
         return header
+
+
+def _load_or_report(load: Callable[[], T], on_damage: Callable[[], None]) -> T:
+    try:
+        return load()
+    except MediaDecodeError:
+        on_damage()
+        raise
 
 
 def format_bytes(num_bytes: int) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from inset.config import MediaConfig, read_environment
-from inset.errors import InsetError, MediaDecodeError
+from inset.errors import InsetError
 from inset.identity import JSON
 from inset.media.fetcher import MediaFetcher
 from inset.media.io import MediaIO, default_media_io
@@ -70,7 +70,5 @@ def _fetch(modality: str, url: str, options: Mapping[str, JSON] | None, fetcher:
     try:
         return ref.decode()
     except InsetError as error:
-        if isinstance(error, MediaDecodeError):
-            source.discard(ref)
         error.locate(stage="decode", modality=modality)
         raise
