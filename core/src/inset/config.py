@@ -178,6 +178,9 @@ class ServerConfig:
     api_key: tuple[str, ...] = option((), "API keys that clients must send one of; empty asks for none.")
     allowed_origins: tuple[str, ...] = option((), "Origins that browsers may call from (CORS).")
     max_request_body_bytes: int = option(256 * MIB, "Largest request body.")
+    max_held_body_bytes: int = option(
+        GIB, "Most bytes of request bodies that one front end holds at one time, until their media are processed."
+    )
     max_waiting_requests: int = option(256, "Requests of one front end that wait or are being processed.")
     request_timeout_seconds: float = option(600.0, "Longest time for a whole request.")
     drain_timeout_seconds: float = option(30.0, "How long running requests may take after SIGTERM.")

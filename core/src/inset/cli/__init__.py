@@ -15,6 +15,7 @@ from inset.errors import InsetError
 __all__ = ["COMMANDS", "Command", "main"]
 
 COMMANDS: Final = {
+    "serve": "serve a model over the OpenAI API",
     "plugins": "list the installed plugins, check one, or find out why one is not loaded",
 }
 """Command -> one line of help; `inset.cli.COMMAND` has ``add_arguments(parser)`` and ``run(args)``."""

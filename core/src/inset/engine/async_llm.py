@@ -142,6 +142,7 @@ class AsyncLLM(EngineListener):
         request_id = request_id or uuid.uuid4().hex
         params = params or self.core.default_sampling_params
         prepared = await self._prepare(prompt, params, request_id)
+        del prompt  # it can hold many megabytes of media, which nothing needs any more
         try:
             async for output in self._run(request_id, prepared):
                 yield output

@@ -33,7 +33,7 @@ from inset.sampling_params import SamplingParams
 if TYPE_CHECKING:
     from inset.engine.engine_core import EngineCore
 
-__all__ = ["build_core", "build_engine", "build_front", "find_checkpoint", "load_model_setup"]
+__all__ = ["build_core", "build_engine", "build_engine_from", "build_front", "find_checkpoint", "load_model_setup"]
 
 
 def find_checkpoint(model: str, host: PluginHost) -> Checkpoint:
@@ -175,7 +175,15 @@ def build_engine(*, model: str, **options: Any) -> AsyncLLM:
         PluginError: A plugin that was named cannot be loaded, or nothing serves this checkpoint.
         MissingExtraError: ``inset[engine]`` is not installed.
     """
-    configs = read_configs({"model": model, **options})
+    return build_engine_from(read_configs({"model": model, **options}))
+
+
+def build_engine_from(configs: Configs) -> AsyncLLM:
+    """Returns the engine of `build_engine` for options that have been read.
+
+    Raises:
+        InsetError: As `build_engine`.
+    """
     build_engine_core, use_threads = load_model_setup()
     host = PluginHost(configs.plugins)
     checkpoint = find_checkpoint(configs.model.model, host)

@@ -1,0 +1,89 @@
+"""The options of `inset.config` as flags, and flags back into configs; every command that builds an engine shares them."""
+
+from __future__ import annotations
+
+import argparse
+import typing
+from collections.abc import Mapping
+from typing import Any, Final
+
+from inset.cli.plugins import add_plugin_options, read_plugin_config
+from inset.config import Configs, Option, PluginConfig, iter_options, parse_option, read_configs
+from inset.errors import ConfigError
+
+__all__ = ["add_options", "read_options"]
+
+_SUBJECTS: Final = ("model", "media", "cache", "engine", "server")
+_MODALITIES: Final = ("image", "video", "audio")
+_ALIASES: Final = {"media_connectors": "--media-connector"}
+"""Lists that read better when each entry has a flag of its own."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Adds the model as a positional word, and a flag for every option."""
+    parser.add_argument("model", metavar="MODEL", nargs="?", help="checkpoint folder, or the name of a shipped checkpoint")
+    add_plugin_options(parser)
+    for subject in _SUBJECTS:
+        group = parser.add_argument_group(f"{subject} options")
+        for item in iter_options(_config_class(subject)):
+            _add_option(group, item)
+
+
+def _config_class(subject: str) -> type[Any]:
+    return typing.cast("type[Any]", typing.get_type_hints(Configs)[subject])
+
+
+def _add_option(group: argparse._ArgumentGroup, item: Option) -> None:
+    help_text = f"{item.help} [{item.variable}]".replace("%", "%%")
+    if item.type is bool:
+        group.add_argument(item.flag, dest=item.name, action=argparse.BooleanOptionalAction, default=None, help=help_text)
+        return
+    flags = [item.flag, *([_ALIASES[item.name]] if item.name in _ALIASES else [])]
+    dest = "model_flag" if item.name == "model" else item.name
+    is_list = typing.get_origin(item.type) is tuple
+    group.add_argument(*flags, dest=dest, action="append" if is_list else "store", default=None, metavar="VALUE", help=help_text)
+    if item.name == "limit_mm_per_prompt":
+        for modality in _MODALITIES:
+            name = f"{item.name}.{modality}"
+            group.add_argument(f"{item.flag}.{modality}", dest=name, type=int, metavar="N", help=f"The same for {modality}s alone.")
+
+
+def read_options(args: argparse.Namespace, environ: Mapping[str, str] | None = None) -> Configs:
+    """Returns the configs that the command line, the environment and the defaults give, in this order.
+
+    Raises:
+        ConfigError: A value has not its option's form, or no model is named.
+    """
+    given: dict[str, Any] = {}
+    for subject in _SUBJECTS:
+        for item in iter_options(_config_class(subject)):
+            value = _value_of(args, item)
+            if value is not None:
+                given[item.name] = value
+    plugins = read_plugin_config(args)
+    for item in iter_options(PluginConfig):
+        value = getattr(plugins, item.name)
+        if value is not None:
+            given[item.name] = value
+    configs = read_configs(given, environ)
+    if not configs.model.model:
+        raise ConfigError("Name a model: a checkpoint folder, or the name of a checkpoint that an installed plugin ships.")
+    return configs
+
+
+def _value_of(args: argparse.Namespace, item: Option) -> Any:
+    if item.name == "model":
+        return args.model if args.model is not None else args.model_flag
+    text = getattr(args, item.name)
+    if item.name == "limit_mm_per_prompt":
+        return _limits(args, item, text)
+    if isinstance(text, list):
+        return tuple(value for part in text for value in parse_option(item, part))
+    return parse_option(item, text) if isinstance(text, str) else text
+
+
+def _limits(args: argparse.Namespace, item: Option, text: str | None) -> Mapping[str, Any] | None:
+    single = {modality: getattr(args, f"{item.name}.{modality}") for modality in _MODALITIES}
+    whole: dict[str, Any] = {} if text is None else dict(parse_option(item, text))
+    whole.update({modality: limit for modality, limit in single.items() if limit is not None})
+    return whole or None

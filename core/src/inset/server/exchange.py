@@ -1,0 +1,89 @@
+"""What every endpoint that reads a body does: read it, work while the client is there, answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+import msgspec
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+
+from inset.server.context import CLIENT_GONE_STATUS, context_of
+from inset.server.protocol import convert
+from inset.server.service import service_of
+from inset.server.streaming import ClientGoneError, request_timeout, while_connected
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from inset.outputs import RequestOutput
+    from inset.server.body import HeldBody
+
+__all__ = ["Outputs", "begin", "finish", "handle", "json_response", "note_answer"]
+
+R = TypeVar("R", bound=msgspec.Struct)
+
+Outputs: TypeAlias = "AsyncGenerator[RequestOutput, None]"
+
+
+def json_response(value: object) -> Response:
+    """Returns a value as a JSON answer."""
+    return Response(msgspec.json.encode(value), media_type="application/json")
+
+
+async def handle(request: Request, kind: type[R], work: Callable[[R], Coroutine[Any, Any, Response]]) -> Response:
+    """Reads the body as a request of a kind, and works on it while the client is there and the time lasts.
+
+    Raises:
+        InsetError: The request cannot be served.
+    """
+    context = context_of(request.scope)
+    try:
+        context.body = await _read(request, context.deadline)
+        return await while_connected(request.receive, work(convert(context.body.value, kind)), deadline=context.deadline)
+    except (ClientDisconnect, ClientGoneError):
+        return Response(status_code=CLIENT_GONE_STATUS)
+    finally:
+        context.release_body()
+
+
+async def _read(request: Request, deadline: float) -> HeldBody:
+    try:
+        async with asyncio.timeout_at(deadline):
+            return await service_of(request).bodies.read(request)
+    except TimeoutError as error:
+        raise request_timeout() from error
+
+
+async def begin(request: Request, outputs: Outputs) -> RequestOutput:
+    """Returns the first output, and lets go of the request's body: from here on the engine alone holds what it needs.
+
+    Raises:
+        InsetError: The request cannot be served; nothing has been answered yet, so that the status says so.
+    """
+    try:
+        first = await anext(outputs)
+    finally:
+        context_of(request.scope).release_body()
+    return first
+
+
+async def finish(request: Request, outputs: Outputs) -> RequestOutput:
+    """Returns the last output, counted and noted for the log."""
+    try:
+        last = await begin(request, outputs)
+        async for output in outputs:
+            last = output
+    finally:
+        await outputs.aclose()
+    note_answer(request, last)
+    return last
+
+
+def note_answer(request: Request, output: RequestOutput) -> None:
+    """Counts a finished answer."""
+    context = context_of(request.scope)
+    context.prompt_tokens, context.completion_tokens = output.usage.prompt_tokens, output.usage.completion_tokens
+    service_of(request).metrics.count_answer(output)

@@ -1,0 +1,88 @@
+"""One HTTP server on a socket that is bound already."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import uvicorn
+
+from inset.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from starlette.types import ASGIApp
+
+    from inset.config import ServerConfig
+
+__all__ = ["bind", "run_app", "url_of"]
+
+
+def bind(config: ServerConfig) -> socket.socket:
+    """Returns a socket bound to the address of the options, not listening yet.
+
+    Raises:
+        ConfigError: The address cannot be bound.
+    """
+    try:
+        family, _, _, _, address = socket.getaddrinfo(config.host, config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        bound = socket.socket(family)
+    except OSError as error:
+        raise ConfigError(f"--host {config.host!r} is not an address of this machine: {error.strerror}.") from error
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+    except OSError as error:
+        bound.close()
+        raise ConfigError(f"Cannot listen on {config.host} port {config.port}: {error.strerror}. Choose another with --port.") from error
+    bound.set_inheritable(True)
+    return bound
+
+
+def url_of(bound: socket.socket) -> str:
+    """Returns the URL of a bound socket."""
+    host, port = bound.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_ready = on_ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._on_ready()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Drains on SIGTERM and Ctrl-C; the base class would raise the signal again afterwards, before anything else is closed."""
+        with super().capture_signals():
+            yield
+            self._captured_signals: list[Any] = []
+
+
+def run_app(app: ASGIApp, bound: socket.socket, config: ServerConfig, *, on_ready: Callable[[], None]) -> bool:
+    """Serves an app until SIGTERM or Ctrl-C, then drains; returns False where it could not start.
+
+    Args:
+        app: Its lifespan is run.
+        bound: Closed at the end.
+        config: The drain time.
+        on_ready: Called once connections are accepted.
+    """
+    options = uvicorn.Config(
+        app,
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        ws="none",
+        timeout_graceful_shutdown=max(1, round(config.drain_timeout_seconds)),
+    )
+    server = _Server(options, on_ready)
+    server.run(sockets=[bound])
+    return server.started

@@ -1,0 +1,85 @@
+"""What all endpoints share: the engine, the options, who asks, and for how long."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from inset.engine.content_parts import ContentPolicy
+from inset.engine.prompts import ChatPrompt, RequestOptions
+from inset.engine.renderer import ChatOptions
+from inset.errors import InvalidRequestError, ModelNotFoundError
+from inset.server.body import BodyReader
+from inset.server.metrics import Metrics
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from inset.config import Configs
+    from inset.engine.async_llm import AsyncLLM
+    from inset.server.context import RequestContext
+    from inset.server.protocol import ChatRequest, RenderFields
+
+__all__ = ["Service", "service_of"]
+
+
+class Service:
+    """What the endpoints of one app work with; the engine belongs to the app's owner."""
+
+    def __init__(self, engine: AsyncLLM, configs: Configs) -> None:
+        self.engine = engine
+        self.configs = configs
+        self.model_name = configs.model.served_model_name or Path(configs.model.model).name
+        self.created_seconds = int(time.time())
+        self.metrics = Metrics(engine)
+        self.bodies = BodyReader(configs.server.max_request_body_bytes, configs.server.max_held_body_bytes)
+        self.policy = ContentPolicy(
+            accept_mm_embeds=configs.model.enable_mm_embeds, accept_prompt_embeds=configs.model.enable_prompt_embeds
+        )
+
+    def check_model(self, name: str | None) -> None:
+        """Lets the name of the served model pass, and none at all.
+
+        Raises:
+            ModelNotFoundError: It is another name.
+        """
+        if name is not None and name != self.model_name:
+            raise ModelNotFoundError(f"There is no model {name[:100]!r} here; this server has {self.model_name!r}.", parameter="model")
+
+    def request_options(self, fields: RenderFields, context: RequestContext) -> RequestOptions:
+        """Returns what goes with a prompt.
+
+        Raises:
+            InvalidRequestError: The request brings processor or decode options, which this server does not accept.
+        """
+        trusted = self.configs.model.trust_request_mm_kwargs
+        for name, value in (("mm_processor_kwargs", fields.mm_processor_kwargs), ("media_io_kwargs", fields.media_io_kwargs)):
+            if value and not trusted:
+                raise InvalidRequestError(
+                    f"{name} in a request is not accepted; the operator allows it with --trust-request-mm-kwargs.",
+                    stage="parse",
+                    parameter=name,
+                )
+        return RequestOptions(
+            mm_processor_kwargs=fields.mm_processor_kwargs or {},
+            media_io_kwargs=fields.media_io_kwargs or {},
+            cache_salt=fields.cache_salt,
+            client=context.client,
+        )
+
+    def chat_prompt(self, request: ChatRequest, context: RequestContext) -> ChatPrompt:
+        """Returns the prompt of a chat request."""
+        chat = ChatOptions(
+            add_generation_prompt=request.add_generation_prompt,
+            continue_final_message=request.continue_final_message,
+            tools=None if request.tool_choice == "none" else request.tools,
+            documents=request.documents,
+            template_kwargs=request.chat_template_kwargs or {},
+        )
+        return ChatPrompt(messages=request.messages, policy=self.policy, chat=chat, options=self.request_options(request, context))
+
+
+def service_of(request: Request) -> Service:
+    """Returns the service of the app that got this request."""
+    return cast("Service", request.app.state.service)

@@ -1,0 +1,104 @@
+"""Servers over tiny checkpoints with random weights, and clients that speak with them."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import io
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import openai
+import pytest
+import torch
+import uvicorn
+from PIL import Image
+
+from inset.config import Configs, read_configs
+from inset.engine.async_llm import AsyncLLM
+from inset.engine.build import build_engine_from
+from inset.server.app import create_app
+from inset.testing.tiny_checkpoints import build_tiny_llava
+
+WAIT_SECONDS = 60.0
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_tiny_llava(tmp_path_factory.mktemp("checkpoints") / "tiny")
+
+
+@pytest.fixture(scope="session")
+def picture() -> Callable[..., str]:
+    """Makes the data URL of a picture that differs with its number."""
+
+    def make(number: int, *, size: tuple[int, int] = (80, 60), form: str = "PNG") -> str:
+        pixels = np.random.default_rng(number).integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)
+        buffer = io.BytesIO()
+        Image.fromarray(pixels).save(buffer, form)
+        return f"data:image/{form.lower()};base64,{base64.b64encode(buffer.getvalue()).decode()}"
+
+    return make
+
+
+class RunningServer:
+    """The app of an engine in this process, behind a real socket, on a thread of its own."""
+
+    def __init__(self, configs: Configs) -> None:
+        self.engine: AsyncLLM = build_engine_from(configs)
+        self.app = create_app(self.engine, configs)
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+        self._server = uvicorn.Server(uvicorn.Config(self.app, lifespan="on", log_config=None, ws="none", timeout_graceful_shutdown=5))
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self._thread = threading.Thread(target=self._run, name="test-server", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        self._server.run(sockets=[self._socket])
+
+    def client(self, **options: Any) -> openai.OpenAI:
+        """Returns an official client that does not try again by itself."""
+        return openai.OpenAI(base_url=f"{self.url}/v1", **{"api_key": "none", "max_retries": 0, "timeout": WAIT_SECONDS, **options})
+
+    def close(self) -> None:
+        self._server.should_exit = True
+        self._thread.join(WAIT_SECONDS)
+        assert not self._thread.is_alive(), "the server did not stop"
+
+
+@pytest.fixture(scope="session")
+def make_server(checkpoint: Path) -> Iterator[Callable[..., RunningServer]]:
+    """Makes servers, one for each set of options, that are closed when the run ends."""
+    made: dict[str, RunningServer] = {}
+
+    def make(**options: Any) -> RunningServer:
+        key = repr(sorted(options.items()))
+        if key not in made:
+            made[key] = RunningServer(read_configs({"model": str(checkpoint), "engine_threads": 1, **options}, environ={}))
+        return made[key]
+
+    yield make
+    for server in made.values():
+        server.close()
+
+
+@pytest.fixture(scope="session")
+def server(make_server: Callable[..., RunningServer]) -> RunningServer:
+    """The server with the default options."""
+    return make_server()
+
+
+@pytest.fixture
+def client(server: RunningServer) -> Iterator[openai.OpenAI]:
+    with server.client() as made:
+        yield made
