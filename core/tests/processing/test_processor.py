@@ -413,3 +413,11 @@ def test_a_core_that_is_shutting_down_is_503(make_processor: MakeProcessor, png:
         state.wait_decodes()
     closing.join(TIME_LIMIT_SECONDS)
     state.close()
+
+
+@pytest.mark.parametrize("mode", ["L", "RGBA"])
+def test_an_image_that_is_decoded_to_another_mode_is_still_processed_as_rgb(make_processor: MakeProcessor, png: MakePng, mode: str) -> None:
+    prompt = make_processor().apply(inputs(mm_data={"image": png()}, media_io_kwargs={"image": {"image_mode": mode}}))
+    item = prompt.mm_kwargs["image"][0]
+    assert item is not None
+    assert item["pixel_values"].shape == (8, 16, 3)

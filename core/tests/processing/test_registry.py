@@ -75,6 +75,7 @@ def test_the_largest_item_is_really_processed(
     item = built.dummy_inputs.make_largest_item(built.processor, "image")
     assert item.tensors["pixel_values"].shape == (8, 800, 3)
     assert item.plan.num_embeds == 100
+    assert built.dummy_inputs.make_largest_item(built.processor, "video").tensors["pixel_values"].shape == (1, 8, 800, 3)
 
 
 def test_an_option_that_cannot_be_served_is_refused_at_start(

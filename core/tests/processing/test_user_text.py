@@ -93,7 +93,7 @@ def test_a_template_that_changes_dangerous_text_is_refused(tokenizer: Tokenizer)
 @pytest.mark.parametrize("seed", range(4))
 def test_no_chat_of_hostile_fragments_gains_or_loses_an_added_token(tokenizer: Tokenizer, seed: int) -> None:
     random_ = random.Random(seed)
-    for _ in range(250):
+    for _ in range(750):
         strings = ["".join(random_.choices(FRAGMENTS, k=random_.randint(0, 5))) for _ in range(random_.randint(1, 5))]
         roles = random_.choices(["system", "user", "assistant", "tool"], k=len(strings))
         template = chat_template(roles, num_images=random_.randint(0, 2), separator=random_.choice(["", " ", "\n"]))
@@ -102,3 +102,42 @@ def test_no_chat_of_hostile_fragments_gains_or_loses_an_added_token(tokenizer: T
             expected = tokenizer.added_ids_in(tokenizer.encode(render(["word" if string.strip() else string for string in strings])))
             assert tokenizer.added_ids_in(chat.token_ids) == expected, strings
             assert tokenizer.decode(chat.token_ids, skip_special_tokens=False) == chat.text
+
+
+def test_what_the_vocabulary_cannot_spell_is_no_reason_to_refuse_a_chat() -> None:
+    import tokenizers
+
+    vocab = {"<unk>": 0, "<image>": 1, "look": 2, "there": 3, "user": 4, ":": 5, "word": 6}
+    library = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocab, unk_token="<unk>"))
+    library.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    library.add_special_tokens(["<unk>", "<image>"])
+    tokenizer = Tokenizer(library.to_str())
+
+    def render(strings: Sequence[str]) -> str:
+        return f"user: <image> {strings[0]}"
+
+    assert tokenizer.unknown_token_id == 0
+    assert encode_chat(tokenizer, render, user_strings=["look thère there"]).token_ids == [4, 5, 1, 2, 0, 3]
+    assert encode_chat(tokenizer, render, user_strings=["look <image> there"]).token_ids.count(1) == 1
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_tokenizer_that_marks_word_starts_keeps_typed_tokens_text_too(seed: int) -> None:
+    """As Llama 2 has it: word starts marked, bytes as a fallback, and its special tokens in the vocabulary itself."""
+    import tokenizers
+
+    specials = ["<unk>", "<s>", "</s>", "<image>"]
+    pieces = [*specials, *(f"<0x{byte:02X}>" for byte in range(256)), "▁", *"abcdefghijklmnopqrstuvwxyz<>|/:_", "▁a", "ge", "im"]
+    merges = [("▁", "a"), ("g", "e"), ("i", "m")]
+    vocab = {piece: index for index, piece in enumerate(pieces)}
+    library = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=vocab, merges=merges, unk_token="<unk>", byte_fallback=True, fuse_unk=True))
+    library.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace(prepend_scheme="first")
+    library.add_special_tokens(specials)
+    tokenizer = Tokenizer(library.to_str())
+    random_ = random.Random(seed)
+    for _ in range(300):
+        strings = ["".join(random_.choices(FRAGMENTS, k=random_.randint(0, 5))) for _ in range(3)]
+        for render in (chat_template(["user", "tool", "user"], num_images=1), join_parts):
+            chat = encode_chat(tokenizer, render, user_strings=strings)
+            inert = tokenizer.encode(render(["word" if string.strip() else string for string in strings]))
+            assert tokenizer.added_ids_in(chat.token_ids) == tokenizer.added_ids_in(inert), strings

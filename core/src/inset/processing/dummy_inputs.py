@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from inset.cache.base import ProcessedItem
 from inset.errors import InvariantError
+from inset.media.decoded import VideoFrames
 
 if TYPE_CHECKING:
     from inset.inputs import ItemPlan
@@ -28,12 +29,22 @@ class DummyInputsBuilder(ABC):
         """Returns the header of the item that gives the most embeds under the checkpoint's own limits."""
 
     def get_dummy_media(self, modality: str, header: MediaHeader) -> Any:
-        """Returns decoded media of a header: black pixels of image size; a family with other media overrides this."""
+        """Returns decoded media of a header: a black image or black frames; a family with other media overrides this."""
         import numpy as np
 
-        if modality != "image" or header.width is None or header.height is None:
+        if modality not in ("image", "video") or header.width is None or header.height is None:
             raise InvariantError(f"{type(self).__name__} makes no dummy {modality}.")
-        return np.zeros((header.height, header.width, 3), np.uint8)
+        if modality == "image":
+            return np.zeros((header.height, header.width, 3), np.uint8)
+        num_frames = header.num_frames or 1
+        return VideoFrames(
+            frames=np.zeros((num_frames, header.height, header.width, 3), np.uint8),
+            total_num_frames=header.total_num_frames or num_frames,
+            fps=header.fps or 1.0,
+            duration_seconds=header.duration_seconds or float(num_frames),
+            frame_indices=header.frame_indices or tuple(range(num_frames)),
+            timestamps_seconds=header.timestamps_seconds or tuple(index / (header.fps or 1.0) for index in range(num_frames)),
+        )
 
     def get_largest_plan(self, processor: MultiModalProcessor, modality: str) -> ItemPlan:
         """Returns the plan of the largest item."""

@@ -59,7 +59,7 @@ def image_pixels(image: object) -> ImagePixels:
         from PIL import Image
 
         return pixels_of(convert_mode(Image.fromarray(array, "RGBA"), "RGB", _WHITE))
-    return np.ascontiguousarray(np.broadcast_to(array, (*array.shape[:2], 3)))
+    return np.ascontiguousarray(array if array.shape[2] == 3 else np.repeat(array, 3, axis=2))
 
 
 def image_header(image: object) -> MediaHeader:

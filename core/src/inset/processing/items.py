@@ -108,6 +108,11 @@ class ImageProcessorItems(MediaItems[ImagePixels]):
 
     modality = "image"
 
+    def decode(self, index: int) -> ImagePixels:
+        """Returns one image as RGB, also where a request had it decoded to another mode."""
+        pixels = super().decode(index)
+        return pixels if pixels.shape[-1] == 3 else image_pixels(pixels)
+
     def get_image_size(self, index: int) -> tuple[int, int]:
         """Returns (height, width) of one image in pixels, without decoding it."""
         header = self.get_header(index)

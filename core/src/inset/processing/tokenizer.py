@@ -44,6 +44,7 @@ class Tokenizer:
         self._plain = _build(_without_added_tokens(tokenizer_json))
         self._added = {token.content: token_id for token_id, token in self._full.get_added_tokens_decoder().items()}
         self._added_ids = frozenset(self._added.values())
+        self._unknown_id = _unknown_id(tokenizer_json, self._full)
         self._named = dict(named_tokens or {})
         self.eos_token_ids = tuple(sorted(set(eos_token_ids)))
 
@@ -81,6 +82,11 @@ class Tokenizer:
     def added_token_ids(self) -> frozenset[int]:
         """Ids of the added tokens."""
         return self._added_ids
+
+    @property
+    def unknown_token_id(self) -> int | None:
+        """The token that stands for what the vocabulary cannot spell, or None where it can spell everything."""
+        return self._unknown_id
 
     @property
     def named_tokens(self) -> Mapping[str, str]:
@@ -144,6 +150,15 @@ def _without_added_tokens(text: str) -> str:
         return json.dumps({**json.loads(text), "added_tokens": []})
     except (ValueError, TypeError) as error:
         raise ConfigError(f"tokenizer.json cannot be read: {error}") from error
+
+
+def _unknown_id(text: str, tokenizer: tokenizers.Tokenizer) -> int | None:
+    model = json.loads(text)["model"]
+    if isinstance(model.get("unk_id"), int):
+        return int(model["unk_id"])
+    token = model.get("unk_token")
+    token_id = tokenizer.token_to_id(token) if isinstance(token, str) else None
+    return None if token_id is None else int(token_id)
 
 
 def _encodable(text: str) -> str:

@@ -59,7 +59,10 @@ def encode_chat(
     expected = tokenizer.added_ids_in(inert)
     if tokenizer.added_ids_in(token_ids) != expected:
         token_ids = _encode_apart(tokenizer, render, user_strings)
-        if tokenizer.added_ids_in(token_ids) != expected:
+        # What the vocabulary cannot spell becomes the unknown token, in plain text too.
+        unknown = tokenizer.unknown_token_id
+        found = [token_id for token_id in tokenizer.added_ids_in(token_ids) if token_id != unknown]
+        if found != [token_id for token_id in expected if token_id != unknown]:
             raise InvalidRequestError(
                 "A message contains text that looks like one of the model's own tokens, in a place where the chat template cuts or changes "
                 "it. Write that text differently.",
