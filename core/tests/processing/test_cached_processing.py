@@ -353,3 +353,44 @@ def test_references_keep_their_bytes_until_the_state_closes(
 def test_a_uuid_list_of_another_length_is_refused(make_processor: MakeProcessor, cache: ProcessorCacheFront, png: MakePng) -> None:
     with pytest.raises(InvalidRequestError, match="uuid"):
         make_processor(cache).apply(inputs([png()], mm_uuids={"image": []}))
+
+
+def test_a_reset_between_the_phases_changes_no_answer(make_processor: MakeProcessor, cache: ProcessorCacheFront, png: MakePng) -> None:
+    processor = make_processor(cache)
+    expected = finish(processor, inputs([png(), png(seed=1)]))
+    with processor.apply_phase1(inputs([png(), png(seed=2)], request_id="during")) as state:
+        cache.reset()
+        state.wait_decodes()
+        prompt = processor.apply_phase2(state)
+    assert prompt.mm_hashes["image"][0] == expected.mm_hashes["image"][0]
+    cache.release("during")
+    assert finish(processor, inputs([png(), png(seed=1)])).mm_hashes == expected.mm_hashes
+    assert cache.stats.num_leases == 0
+
+
+def test_a_uuid_alone_cannot_be_sent_again_once_its_item_is_gone(make_processor: MakeProcessor, png: MakePng) -> None:
+    cache = LruCacheFront(capacity_bytes=1024**2)
+    processor = make_processor(cache)
+    uuids = Uuids(processor)
+    uuids.send(png())
+    with processor.apply_phase1(inputs([None], request_id="again", mm_uuids={"image": ["a"]})) as state:
+        state.wait_decodes()
+        processor.apply_phase2(state)
+        cache.release("again")
+        cache.reset()
+        with pytest.raises(MediaNotCachedError):
+            processor.restart(state)
+
+
+def test_many_images_in_one_prompt_keep_their_order(
+    make_processor: MakeProcessor, cache: ProcessorCacheFront, png: MakePng, work: Any
+) -> None:
+    processor = make_processor(cache)
+    seeds = [number % 7 for number in range(300)]
+    prompt = finish(processor, inputs([png(8 + 8 * seed, seed=seed) for seed in seeds]))
+    assert work.num_materialised == 7
+    assert [plan.num_embeds for plan in prompt.mm_plans["image"]] == [seed + 1 for seed in seeds]
+    offsets = [placeholder.offset for placeholder in prompt.mm_placeholders["image"]]
+    assert offsets == [1 + sum(seed + 2 for seed in seeds[:index]) for index in range(300)]
+    names = prompt.mm_hashes["image"]
+    assert all((names[index] == names[other]) == (seeds[index] == seeds[other]) for index in range(9) for other in range(300))
