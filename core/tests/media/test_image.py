@@ -58,7 +58,7 @@ class ImageConformance(MediaIOConformance):
         return ImageIO(options, config)
 
     def make_bomb(self) -> bytes:
-        return make_png(9000, 9000, bit_depth=8, colour_type=0, packed_rows=deflated_zeros(9001 * 9000))
+        return make_png(3000, 3000, bit_depth=8, colour_type=0, packed_rows=deflated_zeros(3001 * 3000))
 
     def array_of(self, decoded: NDArray[np.uint8]) -> NDArray[np.uint8]:
         return decoded
