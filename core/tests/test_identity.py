@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inset.errors import InvalidRequestError
@@ -74,13 +74,15 @@ json_values = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.text(), json_values, max_size=5))
-def test_any_json_round_trips_and_ignores_order(settings: dict[str, JSON]) -> None:
-    spec = DecodeSpec(settings)
+def test_any_json_round_trips_and_ignores_order(options: dict[str, JSON]) -> None:
+    spec = DecodeSpec(options)
     assert DecodeSpec(spec.settings) == spec
-    assert DecodeSpec(dict(reversed(list(settings.items())))) == spec
+    assert DecodeSpec(dict(reversed(list(options.items())))) == spec
 
 
+@settings(deadline=None)
 @given(st.lists(st.binary(max_size=8), max_size=5), st.lists(st.binary(max_size=8), max_size=5))
 def test_parts_of_a_frame_cannot_be_shifted(first: list[bytes], second: list[bytes]) -> None:
     assert (framed_sha256(*first) == framed_sha256(*second)) == (first == second)

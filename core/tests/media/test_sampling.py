@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inset.media.sampling import FpsSampler, UniformSampler, VideoFacts, indices_at
@@ -60,6 +60,7 @@ def test_fps_spreads_evenly_where_it_would_take_too_many() -> None:
     assert list(FpsSampler(30.0, max_frames=4).sample(make_facts(10))) == [0, 3, 6, 9]
 
 
+@settings(deadline=None)
 @given(st.integers(1, 5000), st.floats(0.1, 240), st.floats(0.01, 240), st.integers(1, 100))
 def test_samples_are_ascending_positions_within_the_video(num_frames: int, video_fps: float, fps: float, limit: int) -> None:
     facts = make_facts(num_frames, video_fps)
