@@ -1,0 +1,258 @@
+"""The facts of a Qwen-VL checkpoint, and what an item becomes under them: one class for each family."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from inset.api import (
+    JSON,
+    DummyInputsBuilder,
+    InvalidRequestError,
+    ItemPlan,
+    MediaHeader,
+    PlaceholderContent,
+    ProcessingContext,
+    ProcessingInfo,
+    VideoFrames,
+    resize_peak_bytes,
+)
+from inset_qwen_vl.config import PixelConfig, read_pixel_config, read_prompt_config, read_sampling_config
+from inset_qwen_vl.resizing import find_largest_size, resize_image, resize_video
+
+__all__ = ["Qwen2VLProcessingInfo", "Qwen3VLProcessingInfo", "Qwen25VLProcessingInfo", "QwenVLDummyInputs"]
+
+_UNKNOWN_FPS: Final = 24.0
+_GRID_BYTES: Final = 3 * 8
+
+
+class Qwen2VLProcessingInfo(ProcessingInfo):
+    """Facts of a Qwen2-VL checkpoint: images of any size, and videos whose frames stand together."""
+
+    video_needs_metadata: ClassVar[bool] = True
+
+    def __init__(self, context: ProcessingContext) -> None:
+        super().__init__(context)
+        self.prompt = read_prompt_config(context.checkpoint)
+        self.pixels: Mapping[str, PixelConfig] = {m: read_pixel_config(context.checkpoint, m) for m in ("image", "video")}
+        self.sampling = read_sampling_config(context.checkpoint)
+
+    def get_supported_mm_limits(self) -> Mapping[str, int | None]:
+        """Images and videos, as many as the context holds."""
+        return {"image": None, "video": None}
+
+    def get_placeholder_text(self, modality: str, item_index: int) -> str:
+        """Returns the modality's token between the tokens that open and close a picture."""
+        prompt = self.prompt
+        tokens = (prompt.vision_start_token_id, prompt.token_of(modality), prompt.vision_end_token_id)
+        return "".join(self.tokenizer.id_to_token(token) or "" for token in tokens)
+
+    def processor_options(self, modality: str) -> frozenset[str]:
+        """``min_pixels``, ``max_pixels``, ``size`` and ``resample``, for both modalities."""
+        return frozenset({"min_pixels", "max_pixels", "size", "resample"})
+
+    def max_tokens_per_item(self, modality: str) -> int:
+        """Returns the tokens of the largest image, or of the longest video with the largest frames."""
+        return self.plan_item(self.largest_header(modality), self.pixels[modality]).num_tokens
+
+    def largest_header(self, modality: str, *, max_tokens: int | None = None) -> MediaHeader:
+        """Returns the header of an item that takes the most tokens.
+
+        Args:
+            modality: ``image`` or ``video``.
+            max_tokens: Take no more frames than this many tokens hold.
+        """
+        config = self.pixels[modality]
+        if modality == "image":
+            height, width = find_largest_size(config)
+            return MediaHeader(modality="image", width=width, height=height, decoded_bytes=3 * height * width)
+        steps = max(1, self.sampling.max_frames // config.temporal_patch_size)
+        header = _video_header(steps * config.temporal_patch_size, config)
+        if max_tokens is not None and (num_tokens := self.plan_item(header, config).num_tokens) > max_tokens:
+            header = _video_header(max(1, steps * max_tokens // num_tokens) * config.temporal_patch_size, config)
+        return header
+
+    def plan_item(self, header: MediaHeader, config: PixelConfig) -> ItemPlan:
+        """Returns what an image or a video becomes.
+
+        Raises:
+            InvalidRequestError: It has no size, or is too thin.
+        """
+        if not header.height or not header.width:
+            raise InvalidRequestError(f"The {header.modality} has no size in its header.", stage="plan")
+        source = (header.height, header.width)
+        if header.modality == "image":
+            size, steps = resize_image(source, config), 1
+            tensor_bytes, decoded_bytes, details = 3 * size[0] * size[1], 0, {}
+        else:
+            num_frames = header.num_frames or 1
+            size, steps = resize_video(num_frames, source, config), -(-num_frames // config.temporal_patch_size)
+            tensor_bytes = 3 * size[0] * size[1] * steps * config.temporal_patch_size
+            decoded_bytes, details = 3 * num_frames * source[0] * source[1], dict(self.describe_video(header, steps))
+        grid = (steps, size[0] // config.patch_size, size[1] // config.patch_size)
+        content = self.make_content(header.modality, self.count_embeds(grid), details)
+        return ItemPlan(
+            num_tokens=len(content.token_ids),
+            num_embeds=content.num_embeds,
+            is_embed=content.is_embed,
+            grid=grid,
+            tensor_bytes=tensor_bytes + _GRID_BYTES,
+            peak_bytes=decoded_bytes + resize_peak_bytes(source, size) + tensor_bytes,
+            is_exact=header.modality == "image",
+            details=details,
+        )
+
+    def count_embeds(self, grid: tuple[int, int, int]) -> int:
+        """Returns the rows that the encoder gives for a grid of patches."""
+        merge_size = self.pixels["image"].merge_size
+        return grid[0] * (grid[1] // merge_size) * (grid[2] // merge_size)
+
+    def describe_video(self, header: MediaHeader, steps: int) -> Mapping[str, JSON]:
+        """Returns what the plan of a video keeps for its placeholder and its positions; nothing here.
+
+        Args:
+            header: Frames and their times.
+            steps: Patches along time.
+        """
+        return {}
+
+    def describe_embeds(self, fields: Mapping[str, np.ndarray[Any, Any]], steps: int) -> Mapping[str, JSON]:
+        """Returns the same for finished embeddings of a video.
+
+        Raises:
+            InvalidRequestError: A field is missing or wrong.
+        """
+        return {}
+
+    def make_content(self, modality: str, num_embeds: int, details: Mapping[str, JSON]) -> PlaceholderContent:
+        """Returns the tokens that stand for an item: one for each embedding."""
+        return PlaceholderContent([self.prompt.token_of(modality)] * num_embeds)
+
+
+class Qwen25VLProcessingInfo(Qwen2VLProcessingInfo):
+    """Facts of a Qwen2.5-VL checkpoint: positions along time run in seconds."""
+
+    def describe_video(self, header: MediaHeader, steps: int) -> Mapping[str, JSON]:
+        """Returns the seconds between two steps along time.
+
+        Source: transformers 5.24 ``Qwen2_5_VLProcessor`` and ``VideoMetadata.sampled_fps``.
+        """
+        sampled_fps = header.fps or _UNKNOWN_FPS
+        if header.fps and header.total_num_frames:
+            sampled_fps = (header.num_frames or 1) / header.total_num_frames * header.fps
+        return {"second_per_grid_ts": self.pixels["video"].temporal_patch_size / sampled_fps}
+
+    def describe_embeds(self, fields: Mapping[str, np.ndarray[Any, Any]], steps: int) -> Mapping[str, JSON]:
+        """Returns ``second_per_grid_ts``, 1 where it is not given.
+
+        Raises:
+            InvalidRequestError: It is no number above 0.
+        """
+        seconds = _numbers(fields, "second_per_grid_ts", default=[1.0])
+        if len(seconds) != 1 or seconds[0] <= 0:
+            raise InvalidRequestError("second_per_grid_ts must be one number above 0 for each video.", stage="plan")
+        return {"second_per_grid_ts": seconds[0]}
+
+
+class Qwen3VLProcessingInfo(Qwen2VLProcessingInfo):
+    """Facts of a Qwen3-VL checkpoint: a time stamp before each step of a video, and features for the first decoder layers."""
+
+    @property
+    def embed_size(self) -> int:
+        """Width of an encoder row: the embedding, and one feature for each of the first decoder layers."""
+        vision = self.checkpoint.config.get("vision_config") or {}
+        return self.hidden_size * (1 + len(vision.get("deepstack_visual_indexes", (8, 16, 24))))
+
+    def describe_video(self, header: MediaHeader, steps: int) -> Mapping[str, JSON]:
+        """Returns the tokens before each step: its time, and the token that opens a picture.
+
+        Source: transformers 5.24 ``Qwen3VLProcessor._calculate_timestamps``: the middle between the first and the last frame of a step.
+        """
+        temporal, fps = self.pixels["video"].temporal_patch_size, header.fps or _UNKNOWN_FPS
+        indices = list(header.frame_indices or range(header.num_frames or 1))
+        times = [index / fps for index in [*indices, *indices[-1:] * (steps * temporal - len(indices))]]
+        return self._stamp([(times[i] + times[i + temporal - 1]) / 2 for i in range(0, len(times), temporal)])
+
+    def describe_embeds(self, fields: Mapping[str, np.ndarray[Any, Any]], steps: int) -> Mapping[str, JSON]:
+        """Returns the tokens before each step, from the seconds in ``timestamps``.
+
+        Raises:
+            InvalidRequestError: There are not as many as steps.
+        """
+        seconds = _numbers(fields, "timestamps", default=[])
+        if len(seconds) != steps:
+            raise InvalidRequestError(f"timestamps must hold {steps} seconds, one for each step of video_grid_thw.", stage="plan")
+        return self._stamp(seconds)
+
+    def _stamp(self, seconds: Sequence[float]) -> Mapping[str, JSON]:
+        return {"stamps": [self.tokenizer.encode(f"<{value:.1f} seconds>") for value in seconds]}
+
+    def make_content(self, modality: str, num_embeds: int, details: Mapping[str, JSON]) -> PlaceholderContent:
+        """Returns one token for each embedding; in a video each step has its time before it and is opened and closed like a picture."""
+        stamps = details.get("stamps")
+        if not isinstance(stamps, Sequence):
+            return super().make_content(modality, num_embeds, details)
+        prompt = self.prompt
+        per_step = num_embeds // len(stamps)
+        tokens: list[int] = []
+        runs: list[tuple[int, int]] = []
+        for stamp in stamps:
+            tokens.extend([*stamp, prompt.vision_start_token_id])  # type: ignore[misc] # JSON that `_stamp` made
+            runs.append((len(tokens), len(tokens) + per_step))
+            tokens.extend([prompt.video_token_id] * per_step)
+            tokens.append(prompt.vision_end_token_id)
+        return PlaceholderContent(tokens, tuple(runs))
+
+
+class QwenVLDummyInputs(DummyInputsBuilder):
+    """The largest image, and the longest video with the largest frames that the context holds; for all families."""
+
+    def get_largest_header(self, modality: str) -> MediaHeader:
+        """Returns the header of that item."""
+        assert isinstance(self.info, Qwen2VLProcessingInfo)
+        text = self.info.checkpoint.config.get("text_config") or self.info.checkpoint.config
+        max_tokens = self.info.context.max_model_len or text.get("max_position_embeddings")
+        return self.info.largest_header(modality, max_tokens=max_tokens)
+
+    def get_dummy_media(self, modality: str, header: MediaHeader) -> Any:
+        """Returns black pixels or frames of a header."""
+        if modality == "image":
+            return super().get_dummy_media(modality, header)
+        return VideoFrames(
+            frames=np.zeros((header.num_frames or 1, header.height or 1, header.width or 1, 3), np.uint8),
+            total_num_frames=header.total_num_frames or 1,
+            fps=header.fps or _UNKNOWN_FPS,
+            duration_seconds=header.duration_seconds or 0.0,
+            frame_indices=header.frame_indices,
+            timestamps_seconds=header.timestamps_seconds,
+        )
+
+
+def _video_header(num_frames: int, config: PixelConfig) -> MediaHeader:
+    if config.counts_all_frames:
+        config = replace(config, min_pixels=1, max_pixels=max(1, config.max_pixels // num_frames))
+    height, width = find_largest_size(config)
+    return MediaHeader(
+        modality="video",
+        width=width,
+        height=height,
+        num_frames=num_frames,
+        total_num_frames=num_frames,
+        fps=_UNKNOWN_FPS,
+        frame_indices=tuple(range(num_frames)),
+        timestamps_seconds=tuple(index / _UNKNOWN_FPS for index in range(num_frames)),
+        duration_seconds=num_frames / _UNKNOWN_FPS,
+        decoded_bytes=3 * num_frames * height * width,
+    )
+
+
+def _numbers(fields: Mapping[str, np.ndarray[Any, Any]], name: str, *, default: Sequence[float]) -> list[float]:
+    if name not in fields:
+        return list(default)
+    values = np.atleast_1d(fields[name])
+    if values.ndim != 1 or not np.issubdtype(values.dtype, np.number) or not np.isfinite(values).all():
+        raise InvalidRequestError(f"{name} must hold finite numbers.", stage="plan")
+    return [float(value) for value in values]

@@ -1,0 +1,201 @@
+"""Qwen2-VL, Qwen2.5-VL and Qwen3-VL as the worker sees them: adapters around the transformers modules."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, ClassVar, Final, Self
+
+import torch
+
+from inset.api import (
+    AttentionLayerSpec,
+    Checkpoint,
+    ConfigError,
+    ItemTensors,
+    LoadOptions,
+    ModelAdapter,
+    MultiModalFeature,
+    PromptPositions,
+    build_module,
+    load_weights,
+    own_attention,
+    read_attention_layers,
+)
+from inset_qwen_vl.config import read_pixel_config
+from inset_qwen_vl.positions import compute_positions, find_grid_runs
+from inset_qwen_vl.vision import PatchNormalizer
+
+__all__ = ["Qwen2VLAdapter", "Qwen3VLAdapter", "Qwen25VLAdapter"]
+
+# Name at the beginning in a file -> in the module. Hub files of Qwen2-VL and Qwen2.5-VL predate the text model's place beside the tower.
+_PREFIXES: Final = (("visual.", "model.visual."), ("model.", "model.language_model."))
+_MODALITIES: Final = ("image", "video")
+
+
+class Qwen2VLAdapter(ModelAdapter):
+    """Qwen2-VL.
+
+    An image is ``pixel_values (num_patches, patch, patch, 3)`` uint8 with ``image_grid_thw (3,)`` int64, a video
+    ``pixel_values_videos (num_patches, temporal, patch, patch, 3)`` uint8 with ``video_grid_thw (3,)`` int64.
+    """
+
+    num_position_axes: ClassVar[int] = 3
+
+    def __init__(self, module: Any, normalizers: Mapping[str, PatchNormalizer]) -> None:
+        self._module = module
+        self._normalizers = normalizers
+        self._text_model = module.model.language_model
+        self._vision_config = module.config.vision_config
+        self._layers = read_attention_layers(module.config.text_config)
+
+    @classmethod
+    def _classes(cls) -> tuple[type[Any], type[Any]]:
+        """The transformers config and model class; imported when a checkpoint is loaded."""
+        from transformers.models.qwen2_vl.configuration_qwen2_vl import Qwen2VLConfig
+        from transformers.models.qwen2_vl.modeling_qwen2_vl import Qwen2VLForConditionalGeneration
+
+        return Qwen2VLConfig, Qwen2VLForConditionalGeneration
+
+    @classmethod
+    def load(cls, checkpoint: Checkpoint, options: LoadOptions) -> Self:
+        """Builds the transformers module and loads the safetensors weights; see `ModelAdapter.load`."""
+        config_class, model_class = cls._classes()
+        try:
+            config = config_class.from_dict(dict(checkpoint.config))
+        except (ValueError, TypeError, KeyError) as error:
+            raise ConfigError(f"config.json of the checkpoint {checkpoint.folder.name!r} cannot be read: {error}") from error
+        module = build_module(model_class, config, options)
+        load_weights(module, checkpoint, options, candidates=_candidates)
+        configs = {modality: read_pixel_config(checkpoint, modality) for modality in _MODALITIES}
+        return cls(module, {m: PatchNormalizer(c, device=options.device, dtype=options.dtype) for m, c in configs.items()})
+
+    @property
+    def hidden_size(self) -> int:
+        """Width of the text model's embeddings."""
+        return int(self._module.config.text_config.hidden_size)
+
+    @property
+    def attention_layers(self) -> Sequence[AttentionLayerSpec]:
+        """The decoder layers."""
+        return self._layers
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """What makes the time axis of videos run in seconds; None, because here it counts grids."""
+        return None
+
+    def encoder_batch_key(self, modality: str, item: ItemTensors) -> Hashable:
+        """Returns the modality: grids of any size run together."""
+        return modality
+
+    def encode(self, modality: str, items: Sequence[Mapping[str, torch.Tensor]]) -> Sequence[torch.Tensor]:
+        """Returns ``(num_embeds, embed_size)`` embeddings of each item; see `ModelAdapter.encode`."""
+        name = "pixel_values" if modality == "image" else "pixel_values_videos"
+        pixels = self._normalizers[modality].normalize(torch.cat([item[name] for item in items]))
+        grids = torch.stack([item[f"{modality}_grid_thw"] for item in items])
+        return self._encode(modality, pixels, grids)
+
+    def _encode(self, modality: str, pixels: torch.Tensor, grids: torch.Tensor) -> Sequence[torch.Tensor]:
+        return list(self._features(modality, pixels, grids).pooler_output)
+
+    def _features(self, modality: str, pixels: torch.Tensor, grids: torch.Tensor) -> Any:
+        model = self._module.model
+        encode = model.get_image_features if modality == "image" else model.get_video_features
+        return encode(pixels, grids, return_dict=True)
+
+    def embed_input_ids(self, input_ids: torch.Tensor) -> torch.Tensor:
+        """Returns ``(num_tokens, hidden_size)`` embeddings of ``(num_tokens,)`` token ids."""
+        embeddings: torch.Tensor = self._text_model.get_input_embeddings()(input_ids)
+        return embeddings
+
+    def get_positions(self, prompt_token_ids: Sequence[int], mm_features: Sequence[MultiModalFeature]) -> PromptPositions:
+        """Returns positions along (t, h, w); see `ModelAdapter.get_positions`."""
+        merge_size = int(self._vision_config.spatial_merge_size)
+        runs = find_grid_runs(mm_features, merge_size=merge_size, tokens_per_second=self.tokens_per_second)
+        return compute_positions(len(prompt_token_ids), runs)
+
+    def forward(
+        self,
+        inputs_embeds: torch.Tensor,
+        position_ids: torch.Tensor,
+        *,
+        layer_embeds: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """Runs the text model over a packed batch; see `ModelAdapter.forward`."""
+        output = self._text_model(inputs_embeds=inputs_embeds, position_ids=position_ids[:, None], use_cache=False)
+        hidden_states: torch.Tensor = output.last_hidden_state[0]
+        return hidden_states
+
+    def compute_logits(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        """Returns ``(num_rows, vocab_size)`` logits of ``(num_rows, hidden_size)`` hidden states."""
+        logits: torch.Tensor = self._module.lm_head(hidden_states)
+        return logits
+
+    def plain_forward(self, input_ids: torch.Tensor) -> torch.Tensor:
+        """Returns ``(num_tokens, vocab_size)`` logits of a text prompt by the module's own attention."""
+        with own_attention(self._text_model):
+            output = self._text_model(input_ids=input_ids[None], use_cache=False)
+        return self.compute_logits(output.last_hidden_state[0])
+
+
+class Qwen25VLAdapter(Qwen2VLAdapter):
+    """Qwen2.5-VL: a tower with window attention, and videos whose time axis runs in seconds. Items as in `Qwen2VLAdapter`."""
+
+    @classmethod
+    def _classes(cls) -> tuple[type[Any], type[Any]]:
+        from transformers.models.qwen2_5_vl.configuration_qwen2_5_vl import Qwen2_5_VLConfig
+        from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import Qwen2_5_VLForConditionalGeneration
+
+        return Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """What makes the time axis of videos run in seconds."""
+        return float(self._vision_config.tokens_per_second)
+
+
+class Qwen3VLAdapter(Qwen2VLAdapter):
+    """Qwen3-VL: the first decoder layers receive features of their own from the tower. Items as in `Qwen2VLAdapter`."""
+
+    @classmethod
+    def _classes(cls) -> tuple[type[Any], type[Any]]:
+        from transformers.models.qwen3_vl.configuration_qwen3_vl import Qwen3VLConfig
+        from transformers.models.qwen3_vl.modeling_qwen3_vl import Qwen3VLForConditionalGeneration
+
+        return Qwen3VLConfig, Qwen3VLForConditionalGeneration
+
+    @property
+    def embed_size(self) -> int:
+        """Width of an encoder row: the embedding, and one feature for each of the first decoder layers."""
+        return self.hidden_size * (1 + len(self._vision_config.deepstack_visual_indexes))
+
+    def _encode(self, modality: str, pixels: torch.Tensor, grids: torch.Tensor) -> Sequence[torch.Tensor]:
+        features = self._features(modality, pixels, grids)
+        return [torch.cat(rows, dim=1) for rows in zip(features.pooler_output, *features.deepstack_features, strict=True)]
+
+    def forward(
+        self,
+        inputs_embeds: torch.Tensor,
+        position_ids: torch.Tensor,
+        *,
+        layer_embeds: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """Runs the text model over a packed batch; see `ModelAdapter.forward`."""
+        is_item = features = None
+        if layer_embeds is not None:
+            is_item = layer_embeds.new_ones(inputs_embeds.shape[:2], dtype=torch.bool)  # adding zero elsewhere changes nothing
+            features = torch.split(layer_embeds, self.hidden_size, dim=1)
+        output = self._text_model(
+            inputs_embeds=inputs_embeds,
+            position_ids=position_ids[:, None],
+            use_cache=False,
+            visual_pos_masks=is_item,
+            deepstack_visual_embeds=features,
+        )
+        hidden_states: torch.Tensor = output.last_hidden_state[0]
+        return hidden_states
+
+
+def _candidates(name: str) -> Sequence[str]:
+    """Returns the names that a tensor of a file can have in the module."""
+    return (name, *(new + name.removeprefix(old) for old, new in _PREFIXES if name.startswith(old)))

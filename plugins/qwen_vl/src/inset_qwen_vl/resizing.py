@@ -1,0 +1,95 @@
+"""How large images and frames become: arithmetic alone, equal to that of transformers' processors."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from inset.api import InvalidRequestError
+from inset_qwen_vl.config import PixelConfig
+
+__all__ = ["find_largest_size", "resize_image", "resize_video"]
+
+_MAX_RATIO: Final = 200
+
+
+def resize_image(size: tuple[int, int], config: PixelConfig) -> tuple[int, int]:
+    """Returns the (height, width) of an image after resizing: multiples of `PixelConfig.factor`.
+
+    Source: transformers 5.24 ``smart_resize`` of Qwen2-VL.
+
+    Raises:
+        InvalidRequestError: One side is more than 200 times the other.
+    """
+    return _fit(size, config.factor, config.min_pixels, config.max_pixels)
+
+
+def resize_video(num_frames: int, size: tuple[int, int], config: PixelConfig) -> tuple[int, int]:
+    """Returns the (height, width) of every frame of a video after resizing.
+
+    Source: transformers 5.24 ``Qwen2VLVideoProcessor.resize`` and ``Qwen3VLVideoProcessor.resize``. The latter refuses a video with fewer
+    frames than a patch; here such a video is as large as one whose last frame was repeated.
+
+    Args:
+        num_frames: Frames, before the last one is repeated to fill a patch.
+        size: (height, width) of a frame.
+        config: The limits.
+
+    Raises:
+        InvalidRequestError: One side is more than 200 times the other.
+    """
+    factor, temporal = config.factor, config.temporal_patch_size
+    least = int(config.min_pixels * 1.05)
+    if not config.counts_all_frames:
+        max_pixels = config.max_pixels
+        if config.cap_pixels_per_frame:
+            budget = int(config.max_video_tokens * factor * factor * 0.9)
+            max_pixels = max(min(max_pixels, budget * temporal // num_frames), least)
+        return _fit(size, factor, config.min_pixels, max_pixels)
+    num_frames = max(num_frames, temporal)
+    max_pixels = config.max_pixels
+    if config.cap_pixels_per_frame:
+        max_pixels = max(min(config.max_video_tokens * factor * factor, max_pixels // num_frames), least) * num_frames
+    height, width = size
+    if height < factor or width < factor:
+        scale = max(factor / height, factor / width)
+        size = (int(height * scale), int(width * scale))
+    rounded = round(num_frames / temporal) * temporal
+    return _fit(size, factor, config.min_pixels, max_pixels, num_frames=num_frames, rounded_frames=rounded)
+
+
+def _fit(
+    size: tuple[int, int], factor: int, min_pixels: int, max_pixels: int, *, num_frames: int = 1, rounded_frames: int = 1
+) -> tuple[int, int]:
+    height, width = size
+    if max(size) / min(size) > _MAX_RATIO:
+        raise InvalidRequestError(
+            f"{width}x{height} pixels are too thin: one side may be at most {_MAX_RATIO} times the other.", stage="plan"
+        )
+    new_height, new_width = round(height / factor) * factor, round(width / factor) * factor
+    if rounded_frames * new_height * new_width > max_pixels:
+        shrink = math.sqrt((num_frames * height * width) / max_pixels)
+        new_height = max(factor, math.floor(height / shrink / factor) * factor)
+        new_width = max(factor, math.floor(width / shrink / factor) * factor)
+    elif rounded_frames * new_height * new_width < min_pixels:
+        grow = math.sqrt(min_pixels / (num_frames * height * width))
+        new_height = math.ceil(height * grow / factor) * factor
+        new_width = math.ceil(width * grow / factor) * factor
+    return new_height, new_width
+
+
+def find_largest_size(config: PixelConfig) -> tuple[int, int]:
+    """Returns the (height, width) of an image that takes the most tokens.
+
+    Most are reached where the limit on pixels divides well, and by thin images where it is so small that a side stops at one token.
+    """
+    factor = config.factor
+    most = max(1, config.max_pixels // (factor * factor))
+    even = [(rows * factor, most // rows * factor) for rows in range(1, math.isqrt(most) + 1) if most // rows <= _MAX_RATIO * rows]
+    thin = [(scale, scale * ratio) for ratio in range(1, _MAX_RATIO + 1) for scale in (1, 4 * factor)]
+
+    def count(size: tuple[int, int]) -> tuple[int, int]:
+        height, width = resize_image(size, config)
+        return height * width, -abs(height - width)
+
+    return max([*even, *thin], key=count)
