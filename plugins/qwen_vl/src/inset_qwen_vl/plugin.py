@@ -9,13 +9,11 @@ from inset import hookimpl
 if TYPE_CHECKING:
     from inset.api import ModelRegistry, ProcessorRegistry
 
-_FAMILIES = {"qwen2_vl": "Qwen2VL", "qwen2_5_vl": "Qwen25VL", "qwen3_vl": "Qwen3VL"}
-
 
 @hookimpl
 def register_processors(registry: ProcessorRegistry) -> None:
     """Adds Qwen2-VL, Qwen2.5-VL and Qwen3-VL."""
-    for model_type, family in _FAMILIES.items():
+    for model_type, family in (("qwen2_vl", "Qwen2VL"), ("qwen2_5_vl", "Qwen25VL"), ("qwen3_vl", "Qwen3VL")):
         registry.register(
             model_type,
             processor="inset_qwen_vl.processing:QwenVLProcessor",
