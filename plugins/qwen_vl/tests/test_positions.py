@@ -64,13 +64,13 @@ def test_positions_equal_get_rope_index_for_random_layouts(reference: Reference,
             given[f"{modality}_grid_thw"] = torch.tensor(grids) if grids else None
         if family == "qwen2_5_vl":
             given["second_per_grid_ts"] = torch.tensor([f.plan.details["second_per_grid_ts"] for f in features if f.modality == "video"])
-        input_ids = torch.tensor([ids])
+        input_ids = torch.tensor([[*ids, *[TEXT] * 3]])
         kinds = (input_ids == IMAGE).int() + 2 * (input_ids == VIDEO).int()
-        expected, delta = model.get_rope_index(input_ids, mm_token_type_ids=kinds, **given)
+        expected, _ = model.get_rope_index(input_ids, mm_token_type_ids=kinds, **given)
         runs = find_grid_runs(features[::-1], merge_size=MERGE, tokens_per_second=TOKENS_PER_SECOND[family])
         positions, next_position = compute_positions(len(ids), runs)
-        torch.testing.assert_close(positions, expected[:, 0], rtol=0, atol=0)
-        assert next_position == len(ids) + int(delta)
+        answer = torch.arange(next_position, next_position + 3).expand(3, 3)
+        torch.testing.assert_close(torch.cat([positions, answer], dim=1), expected[:, 0], rtol=0, atol=0)
 
 
 def test_text_alone_counts_up_on_all_axes() -> None:
@@ -85,9 +85,10 @@ def test_a_grid_spans_its_axes_and_text_goes_on_behind_its_longer_side() -> None
     assert next_position == 6
 
 
-def test_the_answer_starts_behind_the_largest_position_of_any_axis() -> None:
-    _, next_position = compute_positions(6, [GridRun(0, (5, 1, 1), 3.0)])
-    assert next_position == 13
+def test_the_answer_goes_on_behind_the_text_also_where_a_video_reaches_further() -> None:
+    positions, next_position = compute_positions(6, [GridRun(0, (5, 1, 1), 3.0)])
+    assert positions[0].tolist() == [0, 3, 6, 9, 12, 1]
+    assert next_position == 2
 
 
 def test_a_placeholder_that_does_not_fit_its_grid_is_an_error_of_ours() -> None:

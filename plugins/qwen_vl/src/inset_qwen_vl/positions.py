@@ -63,6 +63,9 @@ def find_grid_runs(mm_features: Sequence[MultiModalFeature], *, merge_size: int,
 def compute_positions(num_tokens: int, runs: Sequence[GridRun]) -> PromptPositions:
     """Returns the positions of a prompt: text counts up on all axes, a grid spans them, and text starts behind its longer side.
 
+    The answer goes on like text, as ``generate`` and ``get_rope_index`` of the prompt with its answer have it. The
+    ``mrope_position_deltas`` of the prompt alone would put it behind the largest position, which a video of many frames reaches.
+
     Source: transformers 5.24 ``get_rope_index`` of Qwen2-VL, Qwen2.5-VL and Qwen3-VL.
 
     Args:
@@ -81,8 +84,9 @@ def compute_positions(num_tokens: int, runs: Sequence[GridRun]) -> PromptPositio
         span[2] = (torch.arange(width) + current)[None, None, :]
         current += max(height, width)
         end = run.stop
-    positions[:, end:] = torch.arange(current, current + num_tokens - end)
-    return PromptPositions(positions, int(positions.max()) + 1)
+    current += num_tokens - end
+    positions[:, end:] = torch.arange(current - (num_tokens - end), current)
+    return PromptPositions(positions, current)
 
 
 def _multiply(tokens_per_second: float, seconds: float) -> float:
