@@ -91,8 +91,8 @@ class StepAttention(PackedAttention):
             for index, s in enumerate(sequences)
             if index >= self._num_decodes and s.num_computed_tokens > 0
         }
-        self._masks: dict[tuple[int, int | None], torch.Tensor | None] = {}
-        self._gathered: dict[int, LayerKV] = {}
+        self._masks: dict[tuple[int, int | None, int], torch.Tensor] = {}
+        self._gathered: dict[tuple[int, int, int], LayerKV] = {}
 
     def attend(
         self,
@@ -131,16 +131,14 @@ class StepAttention(PackedAttention):
     def _attend_group(self, layer_idx: int, group: _Group, query: torch.Tensor, score: _Score) -> torch.Tensor:
         num_heads, count, head_dim = query.shape
         num_kv_heads = self._cache.layers[layer_idx].num_kv_heads
-        mask = self._decode_mask(group, score.sliding_window)
+        mask = self._decode_mask(group, score.sliding_window, 1 if group.blocks is not None else num_kv_heads)
         # Heads that share keys stand on the query axis: one product for all of them.
         shared = query.transpose(0, 1).reshape(count, num_kv_heads, -1, head_dim)
         if group.blocks is None:
             assert group.first_row is not None
             assert self._workspace is not None
             kv = self._workspace.view(layer_idx, slice(group.first_row, group.first_row + count), max(group.lengths))
-            if mask is not None:
-                mask = mask.expand(-1, num_kv_heads, -1, -1).flatten(0, 1)
-            attended = _attend_dense(shared.flatten(0, 1), kv, mask, score)
+            attended = _attend_dense(shared.flatten(0, 1), kv, None if mask is None else mask.flatten(0, 1), score)
         else:
             attended = _attend(shared, self._gather(layer_idx, group), mask, score)
         return attended.reshape(count, num_heads, head_dim)
@@ -161,22 +159,21 @@ class StepAttention(PackedAttention):
 
     def _gather(self, layer_idx: int, group: _Group) -> LayerKV:
         assert group.blocks is not None
-        out = self._gathered.get(group.start)
-        gathered = self._cache.gather(layer_idx, group.blocks, out)
-        count, longest = len(group.lengths), max(group.lengths)
-        num_slots, num_kv_heads, head_dim = gathered.key.shape
-        if out is None:
-            self._gathered[group.start] = LayerKV(*(t.view(len(group.blocks), -1) for t in gathered))
-        padded = (t.view(count, num_slots // count, num_kv_heads, head_dim) for t in gathered)
-        return LayerKV(*(t[:, :longest].transpose(1, 2) for t in padded))
+        spec = self._cache.layers[layer_idx]
+        name = (group.start, spec.num_kv_heads, spec.head_dim)
+        gathered = self._cache.gather(layer_idx, group.blocks, self._gathered.get(name))
+        self._gathered[name] = LayerKV(*(t.view(len(group.blocks), -1) for t in gathered))  # memory that the next layer takes over
+        shape = (len(group.lengths), -1, spec.num_kv_heads, spec.head_dim)
+        return LayerKV(*(t.view(shape)[:, : max(group.lengths)].transpose(1, 2) for t in gathered))
 
-    def _decode_mask(self, group: _Group, sliding_window: int | None) -> torch.Tensor | None:
+    def _decode_mask(self, group: _Group, sliding_window: int | None, num_heads: int) -> torch.Tensor | None:
+        """Returns ``(num_sequences, num_heads, 1, longest)`` of 0 and -inf, made once per step; None where nothing is masked."""
         shortest, longest = min(group.lengths), max(group.lengths)
         if sliding_window is not None and sliding_window >= longest:
             sliding_window = None
         if shortest == longest and sliding_window is None:
             return None
-        name = (group.start, sliding_window)
+        name = (group.start, sliding_window, num_heads)
         if name not in self._masks:
             device = self._cache.device
             lengths = torch.tensor(group.lengths, dtype=torch.int64, device=device)[:, None]
@@ -184,7 +181,7 @@ class StepAttention(PackedAttention):
             visible = positions < lengths
             if sliding_window is not None:
                 visible &= positions >= lengths - sliding_window
-            self._masks[name] = _additive(visible[:, None, None], self._cache.dtype)
+            self._masks[name] = _additive(visible[:, None, None].expand(-1, num_heads, -1, -1), self._cache.dtype)
         return self._masks[name]
 
     def _chunk_mask(self, index: int, sliding_window: int | None) -> torch.Tensor | None:
@@ -193,7 +190,7 @@ class StepAttention(PackedAttention):
             sliding_window = None
         if sequence.num_computed_tokens == 0 and sliding_window is None:
             return None
-        name = (index, sliding_window)  # never a group's: their starts lie below the number of decoding sequences
+        name = (index, sliding_window, 1)  # never a group's: their starts lie below the number of decoding sequences
         if name not in self._masks:
             positions = torch.arange(sequence.length, device=self._cache.device)
             queries = positions[sequence.num_computed_tokens :, None]
@@ -215,9 +212,11 @@ class StepAttention(PackedAttention):
 def _split(sequences: Sequence[SequenceSlice], offset: int, cache: PagedKVCache | None) -> list[_Group]:
     """Splits decoding sequences that follow one another into groups of similar length; with a cache they are gathered from it."""
     groups: list[_Group] = []
-    start = 0
+    start = shortest = longest = 0
     for stop in range(1, len(sequences) + 1):
-        if stop < len(sequences) and _belongs(sequences[start:stop], sequences[stop]):
+        last = sequences[stop - 1]
+        shortest, longest = (min(shortest, last.length), max(longest, last.length)) if stop - start > 1 else (last.length, last.length)
+        if stop < len(sequences) and _belongs(last, sequences[stop], shortest, longest):
             continue
         members = sequences[start:stop]
         blocks = None if cache is None else _pad_blocks(members, cache)
@@ -226,12 +225,10 @@ def _split(sequences: Sequence[SequenceSlice], offset: int, cache: PagedKVCache 
     return groups
 
 
-def _belongs(members: Sequence[SequenceSlice], candidate: SequenceSlice) -> bool:
-    last = members[-1]
+def _belongs(last: SequenceSlice, candidate: SequenceSlice, shortest: int, longest: int) -> bool:
     if last.row is not None and candidate.row != last.row + 1:
         return False
-    lengths = [candidate.length, *(s.length for s in members)]
-    return max(lengths) <= min(lengths) * _GROUP_RATIO + _GROUP_SLACK
+    return max(longest, candidate.length) <= min(shortest, candidate.length) * _GROUP_RATIO + _GROUP_SLACK
 
 
 def _pad_blocks(members: Sequence[SequenceSlice], cache: PagedKVCache) -> torch.Tensor:

@@ -64,6 +64,11 @@ class _LlavaBase(ModelAdapter):
         return cls(module, PixelNormalizer(read_image_config(checkpoint), device=options.device, dtype=options.dtype))
 
     @property
+    def text_model(self) -> Any:
+        """The transformers text model."""
+        return self._text_model
+
+    @property
     def hidden_size(self) -> int:
         """Width of the text model's embeddings."""
         return int(self._module.config.text_config.hidden_size)
