@@ -210,7 +210,7 @@ def embeds(num_embeds: int, size: int = 4) -> np.ndarray[Any, Any]:
 
 
 @pytest.mark.parametrize("name", ["image", "image_embeds"])
-@pytest.mark.parametrize("given", [[embeds(2), embeds(3)], np.stack([embeds(2), embeds(2)])])
+@pytest.mark.parametrize("given", [[embeds(2), embeds(3)], np.stack([embeds(2), embeds(2)]), [np.stack([embeds(2), embeds(2)])]])
 def test_embeddings_pass_instead_of_media(options: ParseOptions, name: str, given: object) -> None:
     items = parse_mm_data({name: given}, options)["image"]
     assert isinstance(items, EmbeddingItems)
@@ -238,6 +238,15 @@ def test_fields_beside_embeddings_are_selected_together(options: ParseOptions) -
     assert chosen.get_original_index(0) == 1
 
 
+@pytest.mark.parametrize("grid", [[1, 2, 3], [[1, 2, 3]], np.array([1, 2, 3]), [np.array([1, 2, 3])]])
+def test_fields_may_come_item_by_item(options: ParseOptions, grid: object) -> None:
+    given = [{"image_embeds": embeds(2), "image_grid_thw": [1, 1, 2]}, {"image_embeds": embeds(6)[None], "image_grid_thw": grid}]
+    items = parse_mm_data({"image": given}, options)["image"]
+    assert isinstance(items, DictEmbeddingItems)
+    assert [items.get_fields(index)["image_grid_thw"].tolist() for index in range(2)] == [[1, 1, 2], [1, 2, 3]]
+    np.testing.assert_array_equal(items.get_embeds(1), embeds(6))
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -247,7 +256,12 @@ def test_fields_beside_embeddings_are_selected_together(options: ParseOptions) -
         ([np.zeros((0, 4), np.float32)], r"must be \(num_embeds, 4\)"),
         ({"image_grid_thw": [1]}, "must have 'image_embeds'"),
         ({"image_embeds": [embeds(2)], "image_grid_thw": np.zeros((2, 3))}, "one row for each of the 1"),
-        ("text", "must be an array"),
+        ({"image_embeds": [embeds(2)], "image_grid_thw": "text"}, "one row for each of the 1"),
+        ({"image_embeds": [embeds(2)], "image_grid_thw": [[1], [2, 3]]}, "one row for each of the 1"),
+        ({"image_embeds": [embeds(2)], "image_grid_thw": ["a"]}, "one row for each of the 1"),
+        ({"image_embeds": [embeds(2)], "image_grid_thw": None}, "one row for each of the 1"),
+        ("text", "floating-point"),
+        ([{"image_embeds": embeds(2)}, embeds(2)], "Either all image embeddings"),
     ],
 )
 def test_embeddings_of_another_shape_are_refused(options: ParseOptions, given: object, message: str) -> None:

@@ -36,11 +36,10 @@ class EmbeddingItems(ModalityDataItems):
 class DictEmbeddingItems(ModalityDataItems):
     """Embeddings that come with further fields of the same items, such as ``image_grid_thw``; they are selected together."""
 
-    def __init__(self, fields: Mapping[str, Sequence[np.ndarray[Any, Any]]], *, modality: str) -> None:
-        name = f"{modality}_embeds"
-        super().__init__([{key: values[index] for key, values in fields.items()} for index in range(len(fields[name]))])
+    def __init__(self, items: Sequence[Mapping[str, np.ndarray[Any, Any]]], *, modality: str) -> None:
+        super().__init__(items)
         self.modality = modality
-        self._name = name
+        self._name = f"{modality}_embeds"
 
     def get(self, index: int) -> Mapping[str, np.ndarray[Any, Any]]:
         """Returns all fields of one item."""

@@ -65,7 +65,7 @@ def parse_mm_data(mm_data: Mapping[str, object], options: ParseOptions) -> dict[
             continue
         if modality in parsed:
             raise InvalidRequestError(f"Give {modality}s either as media or as embeddings, not both.", stage="parse", modality=modality)
-        if name != modality or isinstance(given, Mapping) or _is_embeddings(given):
+        if name != modality or _is_embeddings(given):
             parsed[modality] = _parse_embeddings(modality, given, options)
         else:
             parsed[modality] = _parse_media(modality, given, options)
@@ -135,45 +135,77 @@ def _prepare_sound(ref: MediaRef[AudioSamples], options: ParseOptions) -> MediaR
 
 
 def _is_embeddings(given: object) -> bool:
-    """Whether this is an array of floats, or a list of such: media come as uint8, or as samples with their rate."""
+    """Whether this is an array of floats, a mapping of fields, or a list of such: media come as uint8, or as samples with their rate."""
     import numpy as np
 
     if isinstance(given, list):
         return bool(given) and all(_is_embeddings(item) for item in given)
     array = to_array(given)
-    return array is not None and array.ndim in (2, 3) and np.issubdtype(array.dtype, np.floating)
+    return isinstance(given, Mapping) or (array is not None and array.ndim in (2, 3) and np.issubdtype(array.dtype, np.floating))
 
 
 def _parse_embeddings(modality: str, given: object, options: ParseOptions) -> ModalityDataItems:
-    name = modality + _EMBEDS
-    if not isinstance(given, Mapping):
+    parts = given if isinstance(given, list) else [given]
+    if not any(isinstance(part, Mapping) for part in parts):
         return EmbeddingItems(_parse_embeds(modality, given, options), modality=modality)
+    items: list[Mapping[str, Any]] = []
+    for part in parts:
+        if not isinstance(part, Mapping):
+            raise InvalidRequestError(
+                f"Either all {modality} embeddings come with fields, or none does.", stage="parse", modality=modality, item_index=len(items)
+            )
+        items += _parse_fields(modality, part, options)
+    return DictEmbeddingItems(items, modality=modality)
+
+
+def _parse_fields(modality: str, given: Mapping[str, object], options: ParseOptions) -> list[Mapping[str, Any]]:
+    """The items of one mapping, each with its own row of every field."""
+    name = modality + _EMBEDS
     if name not in given:
+        there_are = ", ".join(map(repr, given)) or "none"
         raise InvalidRequestError(
-            f"A mapping of {modality} fields must have {name!r}; it has {', '.join(map(repr, given)) or 'none'}.",
-            stage="parse",
-            modality=modality,
+            f"A mapping of {modality} fields must have {name!r}; it has {there_are}.", stage="parse", modality=modality
         )
     embeds = _parse_embeds(modality, given[name], options)
-    fields: dict[str, Sequence[Any]] = {name: embeds}
+    items: list[dict[str, Any]] = [{name: item} for item in embeds]
     for field, values in given.items():
         if field == name:
             continue
-        array = to_array(values)
-        rows: list[Any] = [to_array(value) for value in values] if isinstance(values, list) else [] if array is None else list(array)
-        if len(rows) != len(embeds) or any(row is None for row in rows):
+        rows = _rows(values, len(items))
+        if rows is None or len(rows) != len(items):
             raise InvalidRequestError(
-                f"{field!r} must have one row for each of the {len(embeds)} item(s).", stage="parse", modality=modality
+                f"{field!r} must have one row for each of the {len(items)} item(s).", stage="parse", modality=modality
             )
-        fields[field] = rows
-    return DictEmbeddingItems(fields, modality=modality)
+        for item, row in zip(items, rows, strict=True):
+            item[field] = row
+    return list(items)
+
+
+def _rows(values: object, num_items: int) -> list[Any] | None:
+    """The rows of a field, given as an array, as numbers, or as a list of arrays; None where it is nothing of the kind."""
+    import numpy as np
+
+    array = to_array(values)
+    if array is None and isinstance(values, list):
+        rows = [to_array(value) for value in values]
+        if values and all(row is not None for row in rows):
+            return rows
+        try:
+            array = np.asarray(values)
+        except ValueError:  # rows of different lengths
+            return None
+    if array is None or not np.issubdtype(array.dtype, np.number):
+        return None
+    # The field of a single item may come without a dimension for items.
+    return [array] if num_items == 1 and array.ndim == 1 and len(array) != 1 else list(array) if array.ndim else None
 
 
 def _parse_embeds(modality: str, given: object, options: ParseOptions) -> list[Any]:
-    array = to_array(given)
-    items = [array] if array is not None and array.ndim == 2 else given if array is None else list(array)
-    if not isinstance(items, list):
-        raise InvalidRequestError(f"{modality} embeddings must be an array, or a list of arrays.", stage="parse", modality=modality)
+    parts = given if isinstance(given, list) else [given]
+    items: list[Any] = []
+    for part in parts:
+        array = to_array(part)
+        items += list(array) if array is not None and array.ndim == 3 else [part]
     parsed = []
     for index, item in enumerate(items):
         try:
