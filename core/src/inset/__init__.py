@@ -9,20 +9,43 @@ from inset.hookspecs import hookimpl
 
 if TYPE_CHECKING:
     from inset.engine.async_llm import AsyncLLM
+    from inset.engine.content_parts import ContentPolicy
     from inset.engine.core import Core
     from inset.engine.llm import LLM
+    from inset.engine.prompts import ChatPrompt, RequestOptions, TextPrompt
+    from inset.engine.renderer import ChatOptions
     from inset.media.offline import fetch_audio, fetch_image, fetch_video
     from inset.sampling_params import SamplingParams
 
-__all__ = ["LLM", "AsyncLLM", "Core", "SamplingParams", "__version__", "fetch_audio", "fetch_image", "fetch_video", "hookimpl"]
+__all__ = [
+    "LLM",
+    "AsyncLLM",
+    "ChatOptions",
+    "ChatPrompt",
+    "ContentPolicy",
+    "Core",
+    "RequestOptions",
+    "SamplingParams",
+    "TextPrompt",
+    "__version__",
+    "fetch_audio",
+    "fetch_image",
+    "fetch_video",
+    "hookimpl",
+]
 
 __version__ = "0.1.0"
 
 _LAZY: Final = {
     "AsyncLLM": "inset.engine.async_llm",
+    "ChatOptions": "inset.engine.renderer",
+    "ChatPrompt": "inset.engine.prompts",
+    "ContentPolicy": "inset.engine.content_parts",
     "Core": "inset.engine.core",
     "LLM": "inset.engine.llm",
+    "RequestOptions": "inset.engine.prompts",
     "SamplingParams": "inset.sampling_params",
+    "TextPrompt": "inset.engine.prompts",
     "fetch_audio": "inset.media.offline",
     "fetch_image": "inset.media.offline",
     "fetch_video": "inset.media.offline",

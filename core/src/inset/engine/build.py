@@ -33,7 +33,7 @@ from inset.sampling_params import SamplingParams
 if TYPE_CHECKING:
     from inset.engine.engine_core import EngineCore
 
-__all__ = ["build_core", "build_engine", "build_engine_from", "build_front", "find_checkpoint", "load_model_setup"]
+__all__ = ["build_core", "build_engine", "build_engine_from", "build_front", "find_checkpoint", "load_model_setup", "open_core"]
 
 
 def find_checkpoint(model: str, host: PluginHost) -> Checkpoint:
@@ -161,6 +161,22 @@ def _chat_template(config: ModelConfig, checkpoint: Checkpoint, tokenizer: Token
             raise ConfigError(f"--chat-template: there is no file {config.chat_template.name!r}.")
         text = config.chat_template.read_text("utf-8")
     return None if text is None else ChatTemplate(text, special_tokens=tokenizer.named_tokens)
+
+
+def open_core(*, model: str, **options: Any) -> Core:
+    """Returns what fetches and processes for one checkpoint, with plugins of its own and without an engine; the caller closes it.
+
+    Args:
+        model: Checkpoint folder, or the name of a shipped checkpoint.
+        **options: Options of `inset.config` by name.
+
+    Raises:
+        ConfigError: An option or the checkpoint cannot be served.
+        PluginError: A plugin that was named cannot be loaded, or nothing serves this checkpoint.
+    """
+    configs = read_configs({"model": model, **options})
+    host = PluginHost(configs.plugins)
+    return build_core(configs, host, find_checkpoint(configs.model.model, host), cache=None)
 
 
 def build_engine(*, model: str, **options: Any) -> AsyncLLM:

@@ -6,16 +6,16 @@ import asyncio
 import dataclasses
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from inset.engine.content_parts import MediaPart
 from inset.engine.media_sources import MediaLoader, group_by_modality
-from inset.engine.prompts import ChatPrompt, TextPrompt
+from inset.engine.prompts import ChatPrompt, TextPrompt, read_prompt
 from inset.engine.renderer import RenderedPrompt
-from inset.errors import InvalidRequestError, PromptTooLongError
+from inset.errors import InvalidRequestError, InvariantError, PromptTooLongError
 from inset.identity import framed_sha256
 from inset.inputs import MODALITIES, EngineRequest, MultiModalFeature
 from inset.media.budget import RequestBudget
@@ -23,12 +23,15 @@ from inset.processing.inputs import ProcessorInputs
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
+    from pathlib import Path
     from types import TracebackType
+
+    import torch
 
     from inset.cache.base import CacheMessage, ProcessorCacheFront
     from inset.config import MediaConfig
     from inset.engine.limits import EngineLimits
-    from inset.engine.prompts import PromptInput
+    from inset.engine.prompts import AnyPrompt, PromptInput
     from inset.engine.renderer import Renderer
     from inset.inputs import ItemPlan, ProcessedPrompt
     from inset.media.budget import ProcessBudget
@@ -90,7 +93,12 @@ class PreparedPrompt:
 class Core:
     """Fetches, names, decodes and processes media for one checkpoint. Thread-safe; owns its threads, connections and caches.
 
-    Use it as a context manager, or close it.
+    Use it as a context manager, or close it. Nothing is shared with another core: each has the plugins that it was opened with.
+
+    Example:
+        >>> with Core.open("shapes-llava", plugins=["llava", "demo"]) as core:
+        ...     prompt = core.process_sync([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}, "What is it?"]}])
+        ...     print(prompt.prompt_token_ids, prompt.mm_placeholders)
     """
 
     def __init__(
@@ -120,6 +128,22 @@ class Core:
         self._media_config = media_config
         self._loader = MediaLoader(fetcher, media_executor)
         self.limits = limits
+
+    @classmethod
+    def open(cls, model: str | Path, **options: Any) -> Core:
+        """Returns a core for a checkpoint, without an engine and without a processor cache; torch and transformers are not needed to plan.
+
+        Args:
+            model: Checkpoint folder, or the name of a checkpoint that an installed plugin ships.
+            **options: Every option of `inset.config` by name: ``plugins``, ``media_connectors``, ``limit_mm_per_prompt`` ...
+
+        Raises:
+            ConfigError: An option or the checkpoint cannot be served.
+            PluginError: A plugin that was named cannot be loaded, or nothing serves this checkpoint.
+        """
+        from inset.engine.build import open_core
+
+        return open_core(model=str(model), **options)
 
     async def prepare(self, prompt: PromptInput, params: SamplingParams, *, request_id: str) -> PreparedPrompt:
         """Returns a prompt that is ready for the engine core; its items are committed to the processor cache under `request_id`.
@@ -151,29 +175,68 @@ class Core:
         prepared.prompt = processed
         prepared.request = _engine_request(prepared.commit_id, processed, prepared.params, self.tokenizer.eos_token_ids)
 
-    async def process(self, prompt: PromptInput) -> ProcessedPrompt:
+    async def process(self, prompt: AnyPrompt) -> ProcessedPrompt:
         """Returns the processed prompt with all tensors, for `generate` of transformers or another engine; the processor cache is left out.
+
+        Args:
+            prompt: As `inset.engine.prompts.read_prompt` takes it: a text, token ids, messages in OpenAI's form, a mapping, or a
+                `TextPrompt` or `ChatPrompt`.
 
         Raises:
             ClientError: As `prepare`.
         """
         with RequestBudget(self._media_config, self._process_budget) as budget:
-            inputs, parts = await self._gather_inputs(prompt, uuid.uuid4().hex, budget, {})
+            inputs, parts = await self._gather_inputs(read_prompt(prompt), uuid.uuid4().hex, budget, {})
             with _placing(parts):
                 state, processed, _ = await self._process(dataclasses.replace(inputs, skip_mm_cache=True), None, {})
                 state.close()
                 return processed
 
-    async def plan(self, prompt: PromptInput) -> ProcessedPrompt:
+    def process_sync(self, prompt: AnyPrompt) -> ProcessedPrompt:
+        """Does what `process` does and blocks, for callers without an event loop.
+
+        Raises:
+            ClientError: As `prepare`.
+            InvariantError: The calling thread runs an event loop, which this would stop.
+        """
+        return _run_here(self.process, prompt)
+
+    async def plan(self, prompt: AnyPrompt) -> ProcessedPrompt:
         """Returns token ids, hashes, placeholders and plans from headers alone: no item is decoded, and there are no tensors.
+
+        Args:
+            prompt: As for `process`.
 
         Raises:
             ClientError: As `prepare`.
         """
         with RequestBudget(self._media_config, self._process_budget) as budget:
-            inputs, parts = await self._gather_inputs(prompt, uuid.uuid4().hex, budget, {})
+            inputs, parts = await self._gather_inputs(read_prompt(prompt), uuid.uuid4().hex, budget, {})
             with _placing(parts):
                 return await self._in_thread(self.processor.plan_prompt, inputs)
+
+    def plan_sync(self, prompt: AnyPrompt) -> ProcessedPrompt:
+        """Does what `plan` does and blocks, for callers without an event loop.
+
+        Raises:
+            ClientError: As `prepare`.
+            InvariantError: The calling thread runs an event loop, which this would stop.
+        """
+        return _run_here(self.plan, prompt)
+
+    def to_transformers(self, prompt: ProcessedPrompt) -> dict[str, torch.Tensor]:
+        """Returns the arguments of `generate` of transformers for what `process` gave, a batch of one, on the CPU in float32.
+
+        Raises:
+            ConfigError: The model family does not say what its tensors are called there.
+        """
+        import torch
+
+        input_ids = torch.tensor([list(prompt.prompt_token_ids)])
+        given = {"input_ids": input_ids, "attention_mask": torch.ones_like(input_ids)}
+        for modality, items in prompt.mm_kwargs.items():
+            given.update(self.processor.to_transformers(modality, [item for item in items if item is not None]))
+        return given
 
     def take_cache_messages(self) -> Sequence[CacheMessage]:
         """Takes what the engine half of the processor cache must apply before the next prompt is sent."""
@@ -272,6 +335,15 @@ class Core:
 
     async def _in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._work_executor, work, *arguments)
+
+
+def _run_here(work: Callable[[AnyPrompt], Coroutine[Any, Any, T]], prompt: AnyPrompt) -> T:
+    """Runs a coroutine on a loop of its own in this thread."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work(prompt))
+    raise InvariantError("This thread runs an event loop: await the asynchronous form of the call.")
 
 
 def resolve_max_tokens(params: SamplingParams | None, num_prompt_tokens: int, max_model_len: int) -> SamplingParams | None:

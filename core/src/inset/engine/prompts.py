@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from inset.engine.content_parts import ContentPolicy
 from inset.engine.renderer import ChatOptions
@@ -14,7 +14,7 @@ from inset.identity import JSON
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["ChatPrompt", "PromptInput", "RequestOptions", "TextPrompt", "read_prompt"]
+__all__ = ["AnyPrompt", "ChatPrompt", "PromptInput", "RequestOptions", "TextPrompt", "read_prompt"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,12 +77,17 @@ class ChatPrompt:
 
 PromptInput: TypeAlias = TextPrompt | ChatPrompt
 
+AnyPrompt: TypeAlias = str | Sequence[int] | Sequence[Mapping[str, Any]] | Mapping[str, Any] | PromptInput
+"""A text, token ids, messages in OpenAI's form, a mapping with the fields of `TextPrompt`, or one of the two classes."""
+
 _KEYS: Final = ("prompt", "prompt_token_ids", "prompt_embeds", "multi_modal_data", "multi_modal_uuids", "mm_processor_kwargs", "cache_salt")
 _MANY: Final = (list, tuple)
 
 
-def read_prompt(value: str | Sequence[int] | Mapping[str, Any] | PromptInput) -> PromptInput:
-    """Returns the prompt behind a text, token ids, or a mapping in the form of vLLM's offline API.
+def read_prompt(value: AnyPrompt) -> PromptInput:
+    """Returns the prompt behind a text, token ids, messages, or a mapping in the form of vLLM's offline API.
+
+    Messages may carry URLs alone; for media in memory make a `ChatPrompt` with a policy that accepts it.
 
     Raises:
         InvalidRequestError: The mapping has unknown keys, or not exactly one of prompt, prompt_token_ids and prompt_embeds.
@@ -92,7 +97,9 @@ def read_prompt(value: str | Sequence[int] | Mapping[str, Any] | PromptInput) ->
     if isinstance(value, str):
         return TextPrompt(prompt=value)
     if not isinstance(value, Mapping):
-        return TextPrompt(prompt_token_ids=list(value))
+        if value and isinstance(value[0], Mapping):
+            return ChatPrompt(messages=cast("Sequence[Mapping[str, Any]]", value))
+        return TextPrompt(prompt_token_ids=list(cast("Sequence[int]", value)))
     unknown = sorted(set(value) - set(_KEYS))
     if unknown:
         raise InvalidRequestError(f"A prompt has no {', '.join(map(repr, unknown))}; known are {', '.join(_KEYS)}.", stage="parse")

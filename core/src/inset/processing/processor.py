@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 from inset.cache.base import CommittedItem, ProcessedItem
-from inset.errors import InvalidRequestError, InvariantError
+from inset.errors import ConfigError, InvalidRequestError, InvariantError
 from inset.identity import JSON, framed_sha256
 from inset.inputs import ItemPlan, ItemTensors, ProcessedPrompt
 from inset.processing.apply_state import MediaPool, MultiModalApplyState
@@ -23,6 +23,7 @@ from inset.processing.uuids import UuidAliases
 
 if TYPE_CHECKING:
     import numpy as np
+    import torch
 
     from inset.cache.base import ProcessorCacheFront
     from inset.media.header import MediaHeader
@@ -96,6 +97,18 @@ class MultiModalProcessor(ABC):
             InvalidRequestError: A field is missing, or does not fit the number of embeddings.
         """
         return ItemPlan(num_tokens=len(embeds), num_embeds=len(embeds), tensor_bytes=embeds.nbytes, peak_bytes=embeds.nbytes)
+
+    def to_transformers(self, modality: str, items: Sequence[ItemTensors]) -> Mapping[str, torch.Tensor]:
+        """Returns what the plain transformers model takes for processed items, such as normalised ``pixel_values``, in float32.
+
+        Args:
+            modality: ``image``, ``video`` or ``audio``.
+            items: What `materialize` gave, one or more, in the order of the prompt.
+
+        Raises:
+            ConfigError: The family does not say.
+        """
+        raise ConfigError(f"{type(self).__name__} does not say what transformers takes for {modality} items.")
 
     @final
     @cached_property

@@ -33,6 +33,9 @@ from inset_llava.config import read_image_config, read_pinpoints, read_prompt_co
 from inset_llava.tiling import TileLayout, count_tile_tokens, cut_tiles, lay_out_tiles
 
 if TYPE_CHECKING:
+    import torch
+    from numpy.typing import NDArray
+
     from inset.api import ImagePixels
 
 __all__ = [
@@ -141,6 +144,18 @@ class _ImageProcessor(MultiModalProcessor):
     def facts(self) -> LlavaProcessingInfo:
         """`info`, with its own type."""
 
+    def to_transformers(self, modality: str, items: Sequence[ItemTensors]) -> Mapping[str, torch.Tensor]:
+        """Returns ``pixel_values (num_images, 3, height, width)`` float32."""
+        return {"pixel_values": self._normalize(np.stack([item["pixel_values"] for item in items]))}
+
+    def _normalize(self, pixels: NDArray[np.uint8]) -> torch.Tensor:
+        import torch
+
+        from inset_llava.vision import PixelNormalizer
+
+        normalizer = PixelNormalizer(self.info.checkpoint.preprocessor_config, device=torch.device("cpu"), dtype=torch.float32)
+        return normalizer.normalize(torch.from_numpy(pixels))
+
     def _resample(self, options: Mapping[str, JSON]) -> int:
         return check_resample(options.get("resample", self.facts.image.resample))
 
@@ -244,6 +259,15 @@ class LlavaNextProcessor(_ImageProcessor):
         pixels[0] = resize_pixels(decoded, (edge, edge), resample=resample)
         cut_tiles(resize_pixels(decoded, layout.resized, resample=resample), layout, out=pixels[1:])
         return {"pixel_values": pixels, "image_sizes": np.array([height, width], np.int64)}
+
+    def to_transformers(self, modality: str, items: Sequence[ItemTensors]) -> Mapping[str, torch.Tensor]:
+        """Returns ``pixel_values (num_images, num_tiles, 3, edge, edge)`` float32, zero behind an image's tiles, and ``image_sizes``."""
+        import torch
+
+        tiles = [self._normalize(np.array(item["pixel_values"])) for item in items]
+        sizes = np.stack([item["image_sizes"] for item in items])
+        padded = torch.nn.utils.rnn.pad_sequence(tiles, batch_first=True)
+        return {"pixel_values": padded, "image_sizes": torch.from_numpy(sizes)}
 
 
 class LlavaDummyInputs(DummyInputsBuilder):

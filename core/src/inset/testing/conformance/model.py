@@ -6,10 +6,10 @@ The cases are numbered; ``docs/reference/conformance.md`` lists them under the s
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import pytest
@@ -57,10 +57,6 @@ class ModelConformance:
     def make_media(self, modality: str, number: int) -> bytes:
         """Returns encoded media; override it where the family needs other media than `make_sample_media` makes."""
         return make_sample_media(modality, number)
-
-    def make_transformers_inputs(self, prompt: ProcessedPrompt, folder: Path) -> Mapping[str, torch.Tensor] | None:
-        """Returns what `generate` of transformers takes besides the token ids, such as ``pixel_values``; None leaves its case out."""
-        return None
 
     @pytest.fixture
     def case(self, checkpoint_folder: Path) -> Iterator[_Case]:
@@ -220,12 +216,14 @@ class ModelConformance:
                 bench.load_adapter()
 
     def test_12_answers_equal_those_of_transformers(self, case: _Case, checkpoint_folder: Path) -> None:
-        prompts = [case.prompter.apply([Item(modality, n) for n in (0, 1)]) for modality in self.modalities(case)]
-        given: list[Any] = [self.make_transformers_inputs(prompt, checkpoint_folder) for prompt in prompts]
-        if all(inputs is None for inputs in given):
-            pytest.skip("this suite gives no make_transformers_inputs")
-        for prompt, inputs in zip(prompts, given, strict=True):
-            items = [Item(modality, n) for modality in prompt.mm_hashes for n in (0, 1)]
+        for modality in self.modalities(case):
+            items = [Item(modality, number) for number in range(2)]
+            prompt = case.prompter.apply(items)
+            tensors = [tensors for tensors in prompt.mm_kwargs[modality] if tensors is not None]
+            try:
+                inputs = case.prompter.processor.to_transformers(modality, tensors)
+            except ConfigError:
+                pytest.skip("this family does not say what transformers takes")
             (own,) = self.answer(case, [self.make_request(case, items)])
             expected = generate_with_transformers(checkpoint_folder, prompt.prompt_token_ids, inputs, max_tokens=_NUM_ANSWER_TOKENS)
             assert_same_answer(own, expected)

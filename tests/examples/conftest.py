@@ -1,0 +1,34 @@
+"""A checkpoint for the examples, and how a file of examples/ is imported."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from inset.testing.tiny_checkpoints import build_tiny_llava
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.fixture(scope="session")
+def checkpoint_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_tiny_llava(tmp_path_factory.mktemp("llava"))
+
+
+@pytest.fixture
+def load_example(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
+    def load(name: str) -> ModuleType:
+        spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, spec.name, module)
+        spec.loader.exec_module(module)
+        return module
+
+    return load
