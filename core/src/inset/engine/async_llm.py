@@ -39,8 +39,9 @@ from inset.errors import (
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from inset.engine.core import Core, PreparedPrompt
+    from inset.engine.core import Core
     from inset.engine.core_client import CoreClient
+    from inset.engine.prepared import PreparedPrompt
     from inset.engine.prompts import PromptInput
     from inset.inputs import EngineRequest
     from inset.outputs import EngineOutput, RequestOutput

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from inset.engine.content_parts import MediaPart
 from inset.engine.media_sources import MediaLoader, group_by_modality
+from inset.engine.prepared import PreparedPrompt, make_engine_request, resolve_max_tokens
 from inset.engine.prompts import ChatPrompt, TextPrompt, read_prompt
 from inset.engine.renderer import RenderedPrompt
-from inset.errors import InvalidRequestError, InvariantError, PromptTooLongError
-from inset.identity import framed_sha256
-from inset.inputs import MODALITIES, EngineRequest, MultiModalFeature
+from inset.errors import InvalidRequestError, InvariantError
+from inset.inputs import MODALITIES
 from inset.media.budget import RequestBudget
 from inset.processing.inputs import ProcessorInputs
 
@@ -42,52 +42,9 @@ if TYPE_CHECKING:
     from inset.processing.tokenizer import Tokenizer
     from inset.sampling_params import SamplingParams
 
-__all__ = ["Core", "PreparedPrompt"]
+__all__ = ["Core"]
 
 T = TypeVar("T")
-
-
-class PreparedPrompt:
-    """A prompt that is ready for the engine core, with what is needed to process it again.
-
-    Whoever called `Core.prepare` closes it.
-
-    Attributes:
-        prompt: The processed prompt.
-        request: The request of one answer; answers differ in id and seed.
-        params: With `max_tokens` resolved.
-        commit_id: The id under which the processor cache committed the items.
-        stage_seconds: Stage -> seconds.
-        is_sent: The engine core has it.
-    """
-
-    def __init__(
-        self,
-        prompt: ProcessedPrompt,
-        request: EngineRequest,
-        params: SamplingParams,
-        *,
-        state: MultiModalApplyState,
-        budget: RequestBudget,
-        stage_seconds: dict[str, float],
-    ) -> None:
-        self.prompt = prompt
-        self.request = request
-        self.params = params
-        self.commit_id = request.request_id
-        self.stage_seconds = stage_seconds
-        self.is_sent = False
-        self.state = state
-        self._budget = budget
-
-    def release_media(self) -> None:
-        """Lets go of encoded and decoded media, once the engine core has admitted the prompt; idempotent."""
-        self.state.close()
-        self._budget.close()
-
-    def close(self) -> None:
-        """Frees what the front holds for this prompt; idempotent."""
-        self.release_media()
 
 
 class Core:
@@ -161,7 +118,7 @@ class Core:
         except BaseException:
             budget.close()
             raise
-        request = _engine_request(request_id, processed, resolved, self.tokenizer.eos_token_ids)
+        request = make_engine_request(request_id, processed, resolved, self.tokenizer.eos_token_ids)
         return PreparedPrompt(processed, request, resolved, state=state, budget=budget, stage_seconds=stages)
 
     async def process_again(self, prepared: PreparedPrompt, missing: Sequence[tuple[bytes, int]], *, lost_before: int = 0) -> None:
@@ -173,7 +130,7 @@ class Core:
         await state.wait_decodes_async()
         processed = await self._in_thread(self.processor.apply_phase2, state)
         prepared.prompt = processed
-        prepared.request = _engine_request(prepared.commit_id, processed, prepared.params, self.tokenizer.eos_token_ids)
+        prepared.request = make_engine_request(prepared.commit_id, processed, prepared.params, self.tokenizer.eos_token_ids)
 
     async def process(self, prompt: AnyPrompt) -> ProcessedPrompt:
         """Returns the processed prompt with all tensors, for `generate` of transformers or another engine; the processor cache is left out.
@@ -344,59 +301,6 @@ def _run_here(work: Callable[[AnyPrompt], Coroutine[Any, Any, T]], prompt: AnyPr
     except RuntimeError:
         return asyncio.run(work(prompt))
     raise InvariantError("This thread runs an event loop: await the asynchronous form of the call.")
-
-
-def resolve_max_tokens(params: SamplingParams | None, num_prompt_tokens: int, max_model_len: int) -> SamplingParams | None:
-    """Returns the params with the longest answer that the context allows.
-
-    Raises:
-        PromptTooLongError: Prompt, or prompt and the answer asked for, do not fit.
-    """
-    room = max_model_len - num_prompt_tokens
-    if room < 1:
-        raise PromptTooLongError(
-            f"The prompt has {num_prompt_tokens} tokens, and the context holds {max_model_len} together with the answer. "
-            "Send less text, or fewer or smaller media.",
-            stage="plan",
-        )
-    if params is None:
-        return None
-    if params.max_tokens is not None and params.max_tokens > room:
-        raise PromptTooLongError(
-            f"The prompt has {num_prompt_tokens} tokens and the answer may have {params.max_tokens}; the context holds {max_model_len}. "
-            f"Ask for at most {room}, or send less.",
-            stage="plan",
-            parameter="max_tokens",
-        )
-    return params if params.max_tokens is not None else dataclasses.replace(params, max_tokens=room)
-
-
-def _engine_request(request_id: str, prompt: ProcessedPrompt, params: SamplingParams, eos_token_ids: tuple[int, ...]) -> EngineRequest:
-    features = [
-        MultiModalFeature(
-            modality=modality,
-            item_index=index,
-            mm_hash=mm_hash,
-            placeholder=prompt.mm_placeholders[modality][index],
-            data=prompt.mm_kwargs[modality][index],
-            handle=prompt.mm_handles[modality][index] if modality in prompt.mm_handles else None,
-            plan=prompt.mm_plans[modality][index],
-            is_embedding="embeds" in (prompt.mm_kwargs[modality][index] or ()),
-        )
-        for modality, hashes in prompt.mm_hashes.items()
-        for index, mm_hash in enumerate(hashes)
-    ]
-    embeds = prompt.prompt_embeds
-    return EngineRequest(
-        request_id=request_id,
-        prompt_token_ids=prompt.prompt_token_ids,
-        mm_features=sorted(features, key=lambda feature: feature.placeholder.offset),
-        sampling_params=params,
-        eos_token_ids=eos_token_ids,
-        prompt_embeds=embeds,
-        prompt_embeds_hash=None if embeds is None else framed_sha256(str(embeds.shape).encode(), embeds.tobytes()),
-        cache_salt=prompt.cache_salt,
-    )
 
 
 def _given_parts(prompt: TextPrompt) -> tuple[MediaPart, ...]:

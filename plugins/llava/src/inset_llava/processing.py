@@ -153,7 +153,7 @@ class _ImageProcessor(MultiModalProcessor):
 
         from inset_llava.vision import PixelNormalizer
 
-        normalizer = PixelNormalizer(self.info.checkpoint.preprocessor_config, device=torch.device("cpu"), dtype=torch.float32)
+        normalizer = PixelNormalizer(self.facts.image, device=torch.device("cpu"), dtype=torch.float32)
         return normalizer.normalize(torch.from_numpy(pixels))
 
     def _resample(self, options: Mapping[str, JSON]) -> int:
