@@ -93,6 +93,7 @@ class MediaServer:
         self._num_open = 0
         self._loop = asyncio.new_event_loop()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._transports: set[asyncio.WriteTransport] = set()
         self._server: asyncio.Server | None = None
         self._thread = threading.Thread(target=self._run, name="inset-media-server", daemon=True)
 
@@ -148,27 +149,35 @@ class MediaServer:
 
     async def _stop(self) -> None:
         assert self._server is not None
+        for listener in self._server.sockets:
+            self._loop.remove_reader(listener.fileno())
+        # A connection that is being accepted while its server closes is left open by asyncio: wait for those first.
+        await asyncio.gather(*asyncio.all_tasks() - self._tasks - {asyncio.current_task()})
         self._server.close()
         for task in self._tasks:
             task.cancel()
+        for transport in tuple(self._transports):
+            transport.abort()  # nobody takes any more what is still on its way
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.sleep(0)  # lets the aborted connections see their end
 
-    async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
+    def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # Noted before the task runs: one that is cancelled before its first step could not close the connection.
+        self._transports.add(writer.transport)
+        self._note_connection(+1)
+        task = self._loop.create_task(self._converse(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        self._note_connection(+1)
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while await self._answer(reader, writer):
                 pass
         except (ConnectionError, asyncio.IncompleteReadError):
             pass  # the client went away
-        except asyncio.CancelledError:
-            writer.transport.abort()  # the server stops, and waits for nobody to take what is still on its way
         finally:
             writer.close()
+            self._transports.discard(writer.transport)
             self._note_connection(-1)
 
     def _note_connection(self, change: int) -> None:
