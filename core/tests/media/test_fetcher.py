@@ -27,12 +27,12 @@ from inset.media.header import MediaHeader
 from inset.media.http import HttpConnector
 from inset.media.stream import ByteStream, FetchLimits
 from inset.media.url import MediaUrl
-from inset.testing.conformance.connector import make_budget, wait_until_waiting
+from inset.testing.conformance.connector import make_budget, wait_until, wait_until_waiting
 from inset.testing.media_io import EncodedAudioIO, EncodedBytesIO
 from inset.testing.media_server import MediaServer, Reply
 from inset.testing.watched_connector import watch
 
-SHORT: dict[str, Any] = {"image_fetch_timeout_seconds": 0.1, "image_fetch_deadline_seconds": 0.2}
+SHORT: dict[str, Any] = {"image_fetch_timeout_seconds": 0.3, "image_fetch_deadline_seconds": 0.6}
 
 
 async def give(*pieces: Any) -> AsyncIterator[bytes]:
@@ -342,7 +342,7 @@ def test_first_failing_item_hangs_up_on_the_others(media_server: MediaServer) ->
         gate.set()
         with pytest.raises(MediaFetchError, match=r"image 1: .*answered 404"):
             request.result(20)
-        assert fetcher.num_waiting == 0
+        wait_until(lambda: fetcher.num_waiting == 0)
 
 
 def test_budget_is_not_spent_by_an_item_that_is_refused(careless: CarelessConnector) -> None:
