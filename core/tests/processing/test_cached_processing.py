@@ -7,6 +7,7 @@ import random
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,13 @@ from inset.cache.base import ProcessorCacheFront
 from inset.cache.lru import LruCacheFront
 from inset.cache.processor_only import ProcessorOnlyCacheFront
 from inset.errors import InvalidRequestError, MediaDecodeError, MediaNotCachedError, UuidConflictError
-from inset.media.decoded import ImagePixels
+from inset.identity import DecodeSpec
+from inset.media.decoded import ImagePixels, VideoFrames
+from inset.media.header import MediaHeader
 from inset.media.ref import MediaRef
+from inset.processing.apply_state import MultiModalApplyState
 from inset.processing.inputs import ProcessorInputs
+from inset.processing.phases import run_phase
 from inset.processing.processor import MultiModalProcessor
 
 MakeProcessor = Callable[..., MultiModalProcessor]
@@ -394,3 +399,70 @@ def test_many_images_in_one_prompt_keep_their_order(
     assert offsets == [1 + sum(seed + 2 for seed in seeds[:index]) for index in range(300)]
     names = prompt.mm_hashes["image"]
     assert all((names[index] == names[other]) == (seeds[index] == seeds[other]) for index in range(9) for other in range(300))
+
+
+def test_a_video_that_another_request_cached_meanwhile_gets_the_places_of_its_exact_plan(
+    make_processor: MakeProcessor, cache: ProcessorCacheFront
+) -> None:
+    processor = make_processor(cache)
+    video = VideoFrames(
+        frames=np.zeros((3, 8, 16, 3), np.uint8),
+        total_num_frames=3,
+        fps=1.0,
+        duration_seconds=3.0,
+        frame_indices=(0, 1, 2),
+        timestamps_seconds=(0.0, 1.0, 2.0),
+    )
+    header = MediaHeader(modality="video", width=16, height=8, num_frames=5)  # it promises more than it holds
+    ref = MediaRef(b"v" * 32, DecodeSpec({}), data=b"video", header=header, load=lambda: video)
+
+    def request(request_id: str) -> ProcessorInputs:
+        return ProcessorInputs(request_id=request_id, prompt="<video>", mm_data={"video": [ref]}, add_special_tokens=False)
+
+    lengths: list[int] = []
+
+    def check(plans: object, num_prompt_tokens: int) -> None:
+        lengths.append(num_prompt_tokens)
+        if len(lengths) == 1:  # between look-up and submission
+            finish(processor, request("other"))
+
+    with processor.apply_phase1(request("r"), check=check) as state:
+        state.wait_decodes()
+        prompt = processor.apply_phase2(state, check=check)
+    assert lengths == [15, 9]
+    assert len(prompt.prompt_token_ids) == prompt.mm_placeholders["video"][0].length == 9
+
+
+def test_requests_that_are_cancelled_at_any_moment_leave_nothing_behind(
+    make_processor: MakeProcessor, cache: ProcessorCacheFront, png: MakePng
+) -> None:
+    processor = make_processor(cache)
+    random_ = random.Random(11)
+    requests = [random_.choices(range(8), k=random_.randint(1, 4)) for _ in range(120)]
+
+    async def run(number: int) -> bool:
+        items = [png(seed=seed) for seed in requests[number]]
+        phase1 = partial(processor.apply_phase1, inputs(items, request_id=str(number)))
+        with await run_phase(threads, phase1, undo=MultiModalApplyState.close) as state:
+            await state.wait_decodes_async()
+            phase2 = partial(processor.apply_phase2, state)
+            prompt = await run_phase(threads, phase2, undo=lambda _: cache.release(str(number)))
+            cache.release(str(number))
+            return len(prompt.mm_hashes["image"]) == len(items)
+
+    async def scenario() -> list[Any]:
+        tasks = []
+        for number in range(len(requests)):
+            tasks.append(asyncio.ensure_future(run(number)))
+            await asyncio.sleep(0)
+            if number % 3 == 0:
+                random_.choice(tasks).cancel()
+            if number % 20 == 0:
+                cache.reset()
+        return await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), TIME_LIMIT_SECONDS)
+
+    with ThreadPoolExecutor(4) as threads:
+        results = asyncio.run(scenario())
+    assert {type(result) for result in results} <= {bool, asyncio.CancelledError}
+    assert all(result for result in results if isinstance(result, bool))
+    assert cache.stats.num_leases == 0

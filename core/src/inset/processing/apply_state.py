@@ -64,6 +64,7 @@ class MultiModalApplyState:
         mm_items: Modality -> parsed items.
         prompt_token_ids: Token ids with unexpanded placeholders.
         expanded: The prompt as planned; final after phase 2.
+        expanded_plans: The plans that it was made from.
 
     Source: the two-phase apply of lazy media decode.
     """
@@ -83,6 +84,7 @@ class MultiModalApplyState:
         self.items = items
         self.prompt_token_ids = prompt_token_ids
         self.expanded: ExpandedPrompt | None = None
+        self.expanded_plans: Mapping[str, Sequence[ItemPlan]] = {}
         self._pool = pool
         self._worker = worker
         self._transaction: CacheTransaction | None = None
@@ -114,7 +116,7 @@ class MultiModalApplyState:
         """Has something released when the state closes."""
         self._on_close.append(release)
 
-    def begin(self, cache: ProcessorCacheFront | None) -> CacheTransaction | None:
+    def begin(self, cache: ProcessorCacheFront | None) -> None:
         """Opens a transaction, in place of the one before, and looks up every item whose name is known."""
         self._end_work()
         self._transaction = None if cache is None else cache.begin()
@@ -122,7 +124,6 @@ class MultiModalApplyState:
             item.is_cached = False
             if item.mm_hash:
                 self.look_up(item)
-        return self._transaction
 
     def look_up(self, item: ItemState) -> bool:
         """Returns whether the cache has an item, and pins it then."""

@@ -179,9 +179,9 @@ class MultiModalProcessor(ABC):
         Raises:
             PlaceholderError: Never for plans that were exact.
         """
-        if not all(plan.is_exact for plans in state.plans.values() for plan in plans):
-            for item in state.items:
-                item.plan = item.plan if item.processed is None else item.processed.plan
+        for item in state.items:
+            item.plan = item.plan if item.processed is None else item.processed.plan
+        if state.plans != state.expanded_plans:
             self._expand(state)
             if check is not None:
                 check(state.plans, state.num_prompt_tokens)
@@ -270,6 +270,7 @@ class MultiModalProcessor(ABC):
 
     def _expand(self, state: MultiModalApplyState) -> None:
         """Puts the items into the prompt; modalities without items take part, so that a stray placeholder is found."""
+        state.expanded_plans = state.plans
         if state.inputs.prompt_embeds is not None:
             return
         plans: dict[str, Sequence[ItemPlan]] = dict.fromkeys(self.info.get_supported_mm_limits(), ())
