@@ -71,8 +71,10 @@ if TYPE_CHECKING:
     from inset.media.io import MediaIO
     from inset.media.options import MediaOptions
     from inset.media.ref import MediaRef
+    from inset.media.sampling import VideoFacts, VideoSampler
     from inset.media.stream import ByteStream, FetchLimits, Validators
     from inset.media.url import MediaUrl
+    from inset.media.video import VideoIO
     from inset.modeling.attention import own_attention, read_attention_layers
     from inset.modeling.interfaces import AttentionLayerSpec, LoadOptions, ModelAdapter, PromptPositions
     from inset.modeling.loading import build_module, load_weights
@@ -171,7 +173,10 @@ __all__ = [
     "UnknownNameError",
     "UuidConflictError",
     "Validators",
+    "VideoFacts",
     "VideoFrames",
+    "VideoIO",
+    "VideoSampler",
     "build_module",
     "canonical_json",
     "center_crop",
@@ -277,7 +282,10 @@ _HOMES: Final = {
     "UnknownNameError": "inset.errors",
     "UuidConflictError": "inset.errors",
     "Validators": "inset.media.stream",
+    "VideoFacts": "inset.media.sampling",
     "VideoFrames": "inset.media.decoded",
+    "VideoIO": "inset.media.video",
+    "VideoSampler": "inset.media.sampling",
     "build_module": "inset.modeling.loading",
     "canonical_json": "inset.identity",
     "center_crop": "inset.processing.resize",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from inset import hookimpl
 
 if TYPE_CHECKING:
-    from inset.api import ModelRegistry, ProcessorRegistry
+    from inset.api import Checkpoint, MediaIOFactory, ModelRegistry, ProcessorRegistry
 
 
 @hookimpl
@@ -27,3 +27,13 @@ def register_models(registry: ModelRegistry) -> None:
     """Adds the adapters of all three architectures."""
     for architecture, family in (("Qwen2VL", "Qwen2VL"), ("Qwen2_5_VL", "Qwen25VL"), ("Qwen3VL", "Qwen3VL")):
         registry.register(f"{architecture}ForConditionalGeneration", adapter=f"inset_qwen_vl.model:{family}Adapter")
+
+
+@hookimpl
+def get_media_io(modality: str, info: Checkpoint) -> MediaIOFactory | None:
+    """Returns a decoder that samples videos as the family does; images are left to the core."""
+    if modality != "video" or info.model_type not in ("qwen2_vl", "qwen2_5_vl", "qwen3_vl"):
+        return None
+    from inset_qwen_vl.media import video_io_factory
+
+    return video_io_factory(info)
