@@ -17,9 +17,12 @@ import torch
 from inset.checkpoint import Checkpoint, load_checkpoint
 from inset.media.executor import MediaExecutor
 from inset.media.image import ImageIO
+from inset.modeling.attention import register_paged_attention
+from inset.modeling.interfaces import LoadOptions, ModelAdapter
+from inset.modeling.loading import load_adapter
 from inset.processing.processor import MultiModalProcessor
 from inset.processing.registry import build_processor
-from inset.registry import ProcessorRegistry
+from inset.registry import ModelRegistry, ProcessorRegistry
 from inset.testing.tiny_checkpoints import save_byte_tokenizer
 from inset.testing.tiny_qwen_vl import QWEN_SPECIAL_TOKENS, QwenFamily, build_tiny_qwen_vl
 from inset_qwen_vl import plugin
@@ -174,6 +177,20 @@ def reference(tiny_checkpoint: Callable[..., Path]) -> Callable[..., Reference]:
         return made[folder]
 
     return make
+
+
+@pytest.fixture(scope="session")
+def load_qwen(tiny_checkpoint: Callable[..., Path]) -> Callable[..., ModelAdapter]:
+    """Returns a function (family, options) -> the adapter of that checkpoint, or of a folder that is given."""
+
+    def load(family: QwenFamily, *, folder: Path | None = None, dtype: torch.dtype = torch.float32, **options: Any) -> ModelAdapter:
+        checkpoint = load_checkpoint(folder or tiny_checkpoint(family, **options))
+        registry = ModelRegistry()
+        plugin.register_models(registry)
+        target = registry.get(checkpoint.architecture).adapter
+        return load_adapter(target, checkpoint, LoadOptions(torch.device("cpu"), dtype, register_paged_attention()))
+
+    return load
 
 
 _VIDEO_SOURCES = {

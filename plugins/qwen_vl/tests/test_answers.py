@@ -8,16 +8,27 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from inset import LLM, SamplingParams
-from inset.engine.prompts import TextPrompt
+from inset.engine.content_parts import ContentPolicy
+from inset.engine.prompts import ChatPrompt, TextPrompt
+from inset.testing.sample_clips import make_video
 
 FAMILIES = ["qwen2_vl", "qwen2_5_vl", "qwen3_vl"]
 GREEDY = SamplingParams(temperature=0, max_tokens=12, ignore_eos=True)
+_OFFLINE = ContentPolicy(accept_objects=True)
 IMAGE, VIDEO = "<|vision_start|><|image_pad|><|vision_end|>", "<|vision_start|><|video_pad|><|vision_end|>"
 
 # (height, width) is an image, (num_frames, height, width) a video.
+STRANGERS: Sequence[Sequence[Any]] = [
+    [(60 + 9 * index, 150 - 8 * index), f"question {index}?"]
+    if index % 2
+    else [f"q{index}", (3 + index, 60, 84), "or", (90, 60 + index), "?"]
+    for index in range(8)
+]
+
 LAYOUTS: dict[str, Sequence[Any]] = {
     "text only": ["how are you?"],
     "one image": ["look at ", (80, 120), " what is this?"],
@@ -67,3 +78,81 @@ def test_answers_equal_generate(family: str, make_llm: Any, reference: Any) -> N
         expected = reference(family).answer(processed(llm, prompt))
         assert len(expected) >= 2, f"{name}: the reference is undecided from the start; choose another seed"
         assert list(output.outputs[0].token_ids)[: len(expected)] == expected, name
+
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "windows of 16 tokens": {"max_num_batched_tokens": 16},
+    "windows of 64 tokens": {"max_num_batched_tokens": 64},
+    "windows of 1000 tokens": {"max_num_batched_tokens": 1000},
+    "no prefix cache": {"enable_prefix_caching": False},
+    "no processor cache": {"mm_processor_cache_gb": 0},
+    "no cache at all": {"enable_prefix_caching": False, "mm_processor_cache_gb": 0},
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("options", OPTIONS)
+def test_eight_concurrent_mixed_requests_equal_generate(family: str, options: str, make_llm: Any, reference: Any) -> None:
+    llm = make_llm(family, **OPTIONS[options])
+    prompts = [prompt_of(layout) for layout in STRANGERS]
+    for _ in range(2):  # the second time with warm caches
+        outputs = llm.generate(prompts, GREEDY, use_tqdm=False)
+        for prompt, output in zip(prompts, outputs, strict=True):
+            expected = reference(family).answer(processed(llm, prompt))
+            assert list(output.outputs[0].token_ids)[: len(expected)] == expected
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_another_picture_of_the_same_size_gives_another_answer(family: str, make_llm: Any) -> None:
+    llm = make_llm(family)
+    noise = np.random.default_rng(0).integers(0, 256, (4, 84, 84, 3), dtype=np.uint8)
+    prompts = [TextPrompt(prompt=f"look {IMAGE} ?", multi_modal_data={"image": [pixels]}) for pixels in noise]
+    answers = {tuple(output.outputs[0].token_ids) for output in llm.generate(prompts, GREEDY, use_tqdm=False)}
+    assert len(answers) == 4
+
+
+CLIPS: dict[str, dict[str, Any]] = {
+    "steady": {"num_frames": 90, "fps": 30},
+    "one frame": {"num_frames": 1},
+    "odd number of frames": {"num_frames": 35, "fps": 10},
+    "variable rate": {"num_frames": 12, "timestamps_seconds": [0, 0.1, 0.2, 0.25, 1, 1.5, 3, 3.1, 3.2, 5, 6, 8]},
+    "matroska without a duration": {"num_frames": 40, "container": "matroska", "container_options": {"live": "1"}},
+    "turned": {"num_frames": 60, "rotation": 90, "width": 96, "height": 64},
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_video_files_are_planned_from_their_headers_and_answered_like_generate(family: str, make_llm: Any, reference: Any) -> None:
+    llm = make_llm(family)
+    for name, options in CLIPS.items():
+        message = {
+            "role": "user",
+            "content": [{"type": "text", "text": "What"}, {"type": "video", "video": make_video(**options)}, {"type": "text", "text": "?"}],
+        }
+        planned = llm.render([message])
+        [output] = llm.chat([message], GREEDY)
+        prompt = llm._call(llm.engine.core.process(ChatPrompt(messages=[message], policy=_OFFLINE)))
+        expected = reference(family).answer(prompt)
+        assert list(output.outputs[0].token_ids)[: len(expected)] == expected, name
+        assert list(planned.prompt_token_ids) == list(prompt.prompt_token_ids) == list(output.prompt_token_ids), name
+        assert planned.mm_placeholders == prompt.mm_placeholders, name
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_finished_embeddings_give_the_answer_of_their_picture(family: str, make_llm: Any, load_qwen: Any) -> None:
+    llm = make_llm(family)
+    [by_picture] = llm.generate(prompt := prompt_of([(80, 120), "?", (5, 64, 64), "!"]), GREEDY)
+    made = processed(llm, prompt)
+    adapter = load_qwen(family)
+    data: dict[str, Any] = {}
+    for modality in ("image", "video"):
+        [item], [plan] = made.mm_kwargs[modality], made.mm_plans[modality]
+        with torch.inference_mode():
+            [rows] = adapter.encode(modality, [{name: torch.tensor(value) for name, value in item.items()}])
+        data[modality] = {f"{modality}_embeds": [rows], f"{modality}_grid_thw": np.array([plan.grid])}
+    if family == "qwen2_5_vl":
+        data["video"]["second_per_grid_ts"] = np.array([made.mm_plans["video"][0].details["second_per_grid_ts"]])
+    if family == "qwen3_vl":
+        data["video"]["timestamps"] = [np.array([0.5 / 11, 2.5 / 11, 4 / 11])]
+    [by_embeds] = llm.generate(TextPrompt(prompt=prompt.prompt, multi_modal_data=data), GREEDY)
+    assert by_embeds.outputs[0].token_ids == by_picture.outputs[0].token_ids

@@ -10,24 +10,15 @@ import numpy as np
 import pytest
 import torch
 
-from inset.checkpoint import load_checkpoint
 from inset.errors import ConfigError
-from inset.modeling.attention import register_paged_attention
-from inset.modeling.interfaces import LoadOptions, ModelAdapter
-from inset.modeling.loading import load_adapter
+from inset.modeling.interfaces import ModelAdapter
 from inset.worker.attention_check import check_paged_attention
 
 CPU = torch.device("cpu")
-ADAPTERS = {"qwen2_vl": "Qwen2VLAdapter", "qwen2_5_vl": "Qwen25VLAdapter", "qwen3_vl": "Qwen3VLAdapter"}
+FAMILIES = ["qwen2_vl", "qwen2_5_vl", "qwen3_vl"]
 PATCH = {"qwen2_vl": 14, "qwen2_5_vl": 14, "qwen3_vl": 16}
-CheckpointFactory = Callable[..., Path]
+LoadQwen = Callable[..., ModelAdapter]
 Item = dict[str, torch.Tensor]
-
-
-def load(family: str, folder: Path, dtype: torch.dtype = torch.float32) -> ModelAdapter:
-    return load_adapter(
-        f"inset_qwen_vl.model:{ADAPTERS[family]}", load_checkpoint(folder), LoadOptions(CPU, dtype, register_paged_attention())
-    )
 
 
 def make_item(family: str, grid: tuple[int, int, int], modality: str) -> Item:
@@ -39,11 +30,11 @@ def make_item(family: str, grid: tuple[int, int, int], modality: str) -> Item:
 
 
 @pytest.mark.parametrize("options", [{}, {"layout": "transformers", "seed": 3}, {"text_config": {"tie_word_embeddings": True}}])
-@pytest.mark.parametrize("family", ADAPTERS)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_logits_of_text_equal_the_references(
-    tiny_checkpoint: CheckpointFactory, reference: Callable[..., Any], family: str, options: dict[str, Any]
+    load_qwen: LoadQwen, reference: Callable[..., Any], family: str, options: dict[str, Any]
 ) -> None:
-    adapter = load(family, tiny_checkpoint(family, **options))
+    adapter = load_qwen(family, **options)
     ids = torch.arange(9, 89)
     with torch.inference_mode():
         expected = reference(family, **options).model(input_ids=ids[None]).logits[0]
@@ -52,9 +43,9 @@ def test_logits_of_text_equal_the_references(
 
 
 @pytest.mark.parametrize("modality", ["image", "video"])
-@pytest.mark.parametrize("family", ADAPTERS)
-def test_rows_of_one_batch_of_many_grids_equal_those_of_single_runs(tiny_checkpoint: CheckpointFactory, family: str, modality: str) -> None:
-    adapter = load(family, tiny_checkpoint(family))
+@pytest.mark.parametrize("family", FAMILIES)
+def test_rows_of_one_batch_of_many_grids_equal_those_of_single_runs(load_qwen: LoadQwen, family: str, modality: str) -> None:
+    adapter = load_qwen(family)
     grids = [(1, 2, 2), (1, 8, 6), (1, 10, 2), (1, 6, 8)] if modality == "image" else [(3, 4, 6), (1, 2, 2), (2, 8, 4)]
     items = [make_item(family, grid, modality) for grid in grids]
     assert len({adapter.encoder_batch_key(modality, {name: t.numpy() for name, t in item.items()}) for item in items}) == 1
@@ -65,9 +56,9 @@ def test_rows_of_one_batch_of_many_grids_equal_those_of_single_runs(tiny_checkpo
             torch.testing.assert_close(own, adapter.encode(modality, [item])[0], rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("family", ADAPTERS)
-def test_a_still_picture_and_a_video_of_it_twice_give_the_same_rows(tiny_checkpoint: CheckpointFactory, family: str) -> None:
-    adapter = load(family, tiny_checkpoint(family))
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_still_picture_and_a_video_of_it_twice_give_the_same_rows(load_qwen: LoadQwen, family: str) -> None:
+    adapter = load_qwen(family)
     image = make_item(family, (1, 4, 6), "image")
     video = {
         "pixel_values_videos": image["pixel_values"][:, None].repeat(1, 2, 1, 1, 1),
@@ -78,9 +69,9 @@ def test_a_still_picture_and_a_video_of_it_twice_give_the_same_rows(tiny_checkpo
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("family", ADAPTERS)
-def test_half_precision_passes_the_check_and_encodes(tiny_checkpoint: CheckpointFactory, family: str, dtype: torch.dtype) -> None:
-    adapter = load(family, tiny_checkpoint(family), dtype)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_half_precision_passes_the_check_and_encodes(load_qwen: LoadQwen, family: str, dtype: torch.dtype) -> None:
+    adapter = load_qwen(family, dtype=dtype)
     check_paged_attention(adapter, device=CPU, dtype=dtype)
     with torch.inference_mode():
         [rows] = adapter.encode("image", [make_item(family, (1, 4, 6), "image")])
@@ -88,7 +79,7 @@ def test_half_precision_passes_the_check_and_encodes(tiny_checkpoint: Checkpoint
     assert torch.isfinite(rows).all()
 
 
-def test_missing_weights_are_named(tiny_checkpoint: CheckpointFactory, tmp_path: Path) -> None:
+def test_missing_weights_are_named(load_qwen: LoadQwen, tiny_checkpoint: Callable[..., Path], tmp_path: Path) -> None:
     from safetensors.torch import load_file, save_file
 
     folder = tiny_checkpoint("qwen2_vl")
@@ -97,4 +88,4 @@ def test_missing_weights_are_named(tiny_checkpoint: CheckpointFactory, tmp_path:
         (tmp_path / name).write_bytes((folder / name).read_bytes())
     save_file({n: t for n, t in tensors.items() if n != "visual.blocks.0.norm1.weight"}, tmp_path / "model.safetensors")
     with pytest.raises(ConfigError, match=r"no tensors for: model\.visual\.blocks\.0\.norm1\.weight"):
-        load("qwen2_vl", tmp_path)
+        load_qwen("qwen2_vl", folder=tmp_path)
