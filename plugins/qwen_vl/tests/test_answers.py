@@ -149,10 +149,10 @@ def test_finished_embeddings_give_the_answer_of_their_picture(family: str, make_
         [item], [plan] = made.mm_kwargs[modality], made.mm_plans[modality]
         with torch.inference_mode():
             [rows] = adapter.encode(modality, [{name: torch.tensor(value) for name, value in item.items()}])
-        data[modality] = {f"{modality}_embeds": [rows], f"{modality}_grid_thw": np.array([plan.grid])}
+        data[modality] = [{f"{modality}_embeds": rows, f"{modality}_grid_thw": list(plan.grid)}]
     if family == "qwen2_5_vl":
-        data["video"]["second_per_grid_ts"] = np.array([made.mm_plans["video"][0].details["second_per_grid_ts"]])
+        data["video"][0]["second_per_grid_ts"] = [made.mm_plans["video"][0].details["second_per_grid_ts"]]
     if family == "qwen3_vl":
-        data["video"]["timestamps"] = [np.array([0.5 / 11, 2.5 / 11, 4 / 11])]
+        data["video"][0]["timestamps"] = [0.5 / 11, 2.5 / 11, 4 / 11]
     [by_embeds] = llm.generate(TextPrompt(prompt=prompt.prompt, multi_modal_data=data), GREEDY)
     assert by_embeds.outputs[0].token_ids == by_picture.outputs[0].token_ids
