@@ -180,6 +180,9 @@ class AsyncLLM(EngineListener):
         self._num_preparing += 1
         try:
             return await self.core.prepare(prompt, params, request_id=request_id)
+        except BaseException:
+            self._discard_commit(request_id)  # it may have been committed before it failed or was cancelled
+            raise
         finally:
             self._num_preparing -= 1
 
@@ -303,9 +306,14 @@ class AsyncLLM(EngineListener):
     def _discard(self, prepared: PreparedPrompt) -> None:
         """Frees what a prompt held here; one that was never sent is also let go by the engine half."""
         prepared.close()
-        if not prepared.is_sent and self.is_alive:
+        if not prepared.is_sent:
+            self._discard_commit(prepared.commit_id)
+
+    def _discard_commit(self, commit_id: str) -> None:
+        """Has the engine half let go of what was committed and will not be sent; harmless for an id that never was."""
+        if self.is_alive:
             self._send_cache_messages()
-            self._client.send(DiscardCommit(prepared.commit_id))
+            self._client.send(DiscardCommit(commit_id))
 
     def _check_alive(self) -> None:
         if not self.is_alive:

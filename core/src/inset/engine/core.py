@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from inset.engine.content_parts import MediaPart
 from inset.engine.media_sources import MediaLoader, group_by_modality
+from inset.engine.offload import run_in_thread
 from inset.engine.prepared import PreparedPrompt, make_engine_request, resolve_max_tokens
 from inset.engine.prompts import ChatPrompt, TextPrompt, read_prompt
 from inset.engine.renderer import RenderedPrompt
 from inset.errors import InvalidRequestError, InvariantError
 from inset.inputs import MODALITIES
 from inset.media.budget import RequestBudget
+from inset.processing.apply_state import MultiModalApplyState
 from inset.processing.inputs import ProcessorInputs
 
 if TYPE_CHECKING:
@@ -37,7 +39,6 @@ if TYPE_CHECKING:
     from inset.media.budget import ProcessBudget
     from inset.media.executor import MediaExecutor
     from inset.media.fetcher import MediaFetcher
-    from inset.processing.apply_state import MultiModalApplyState
     from inset.processing.processor import MultiModalProcessor
     from inset.processing.tokenizer import Tokenizer
     from inset.sampling_params import SamplingParams
@@ -278,7 +279,8 @@ class Core:
             resolve_max_tokens(params, num_prompt_tokens, self.limits.max_model_len)
 
         with _timed(stages, "plan"):
-            state = await self._in_thread(partial(self.processor.apply_phase1, inputs, check=check))
+            phase1 = partial(self.processor.apply_phase1, inputs, check=check)
+            state = await run_in_thread(self._work_executor, phase1, undo=MultiModalApplyState.close)
         try:
             with _timed(stages, "decode"):
                 await state.wait_decodes_async()
@@ -286,12 +288,12 @@ class Core:
                 processed = await self._in_thread(partial(self.processor.apply_phase2, state, check=check))
             resolved = resolve_max_tokens(params, len(processed.prompt_token_ids), self.limits.max_model_len)
         except BaseException:
-            await asyncio.shield(self._in_thread(state.close))
+            await self._in_thread(state.close)
             raise
         return state, processed, resolved
 
     async def _in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._work_executor, work, *arguments)
+        return await run_in_thread(self._work_executor, partial(work, *arguments))
 
 
 def _run_here(work: Callable[[AnyPrompt], Coroutine[Any, Any, T]], prompt: AnyPrompt) -> T:
