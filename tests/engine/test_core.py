@@ -161,8 +161,8 @@ def test_two_cores_of_one_process_do_not_see_each_others_plugins(checkpoints: di
     options = {name: {"memo": {"hexadecimal": png(picture(number)).hex()}} for name, number in (("one", 1), ("other", 2))}
     folder = checkpoints["llava"]
     with (
-        Core.open(folder, plugins=["llava", "memo"], media_connectors=["memo"], media_connector_options=options["one"]) as one,
-        Core.open(folder, plugins=["llava", "memo"], media_connectors=["memo"], media_connector_options=options["other"]) as other,
+        Core.open(folder, plugins=["llava", "memo"], media_connector=["memo"], media_connector_options=options["one"]) as one,
+        Core.open(folder, plugins=["llava", "memo"], media_connector=["memo"], media_connector_options=options["other"]) as other,
         Core.open(folder, plugins=["llava"]) as without,
     ):
         hashes = [core.plan_sync(ask("memo:anything")).mm_hashes["image"] for core in (one, other)]

@@ -83,7 +83,7 @@ class PluginConfig:
 class MediaConfig:
     """How media is fetched and decoded, and how much of it."""
 
-    media_connectors: tuple[str, ...] = option((), "Media connectors to enable besides data and http, by name.")
+    media_connector: tuple[str, ...] = option((), "Media connectors to enable besides data and http, by name.")
     media_connector_options: Mapping[str, Mapping[str, Any]] = option(dict, "Connector name -> its own options, as JSON.")
     allowed_media_domains: tuple[str, ...] = option((), "Hosts that media may be fetched from; empty allows every public host.")
     allow_private_media_hosts: tuple[str, ...] = option((), "Hosts that may resolve to private, loopback or link-local addresses.")

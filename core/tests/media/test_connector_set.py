@@ -71,29 +71,29 @@ def test_file_serves_once_a_folder_is_allowed(registry: MediaConnectorRegistry, 
 
 
 def test_installed_connector_serves_nothing_until_it_is_named(registry: MediaConnectorRegistry) -> None:
-    with pytest.raises(MediaPolicyError, match="--media-connectors"):
+    with pytest.raises(MediaPolicyError, match="--media-connector"):
         find(registry, "shop://counter/item")
-    assert isinstance(find(registry, "shop://counter/item", media_connectors=("Shop",)), ShopConnector)
+    assert isinstance(find(registry, "shop://counter/item", media_connector=("Shop",)), ShopConnector)
 
 
 def test_named_connector_wins_over_a_built_in(registry: MediaConnectorRegistry) -> None:
     assert isinstance(find(registry, "https://example.com/"), HttpConnector)
-    assert isinstance(find(registry, "https://example.com/", media_connectors=("mirror",)), MirrorConnector)
+    assert isinstance(find(registry, "https://example.com/", media_connector=("mirror",)), MirrorConnector)
 
 
 def test_two_named_connectors_for_one_scheme_are_refused_at_start(registry: MediaConnectorRegistry) -> None:
     registry.register("mirror-three", factory=f"{__name__}:MirrorConnector", schemes=("http", "https"))
     for pair in (("mirror", "mirror-three"), ("http", "mirror"), ("mirror", "http")):
         with pytest.raises(ConfigError, match=f"{pair[0]!r} and {pair[1]!r} both serve http"):
-            find(registry, "http://example.com/", media_connectors=pair)
+            find(registry, "http://example.com/", media_connector=pair)
 
 
 def test_connector_named_twice_counts_once(registry: MediaConnectorRegistry) -> None:
-    assert isinstance(find(registry, "shop://x/", media_connectors=("shop", "SHOP")), ShopConnector)
+    assert isinstance(find(registry, "shop://x/", media_connector=("shop", "SHOP")), ShopConnector)
 
 
 def test_options_reach_their_connector(registry: MediaConnectorRegistry) -> None:
-    connector = find(registry, "shop://x/", media_connectors=("shop",), media_connector_options={"shop": {"region": "eu"}})
+    connector = find(registry, "shop://x/", media_connector=("shop",), media_connector_options={"shop": {"region": "eu"}})
     assert isinstance(connector, ShopConnector)
     assert connector.region == "eu"
 
@@ -101,12 +101,12 @@ def test_options_reach_their_connector(registry: MediaConnectorRegistry) -> None
 @pytest.mark.parametrize(
     ("options", "error_class", "words"),
     [
-        ({"media_connectors": ("nobody",)}, UnknownNameError, "nobody"),
-        ({"media_connectors": ("shop",), "media_connector_options": {"shop": {"colour": 1}}}, ConfigError, "colour"),
-        ({"media_connector_options": {"shop": {}}}, ConfigError, "--media-connectors"),
-        ({"media_connectors": ("text",)}, PluginContractError, "not a MediaConnector"),
-        ({"media_connectors": ("five",)}, PluginContractError, "cannot be called"),
-        ({"media_connectors": ("mirror-two",)}, PluginContractError, "is registered for"),
+        ({"media_connector": ("nobody",)}, UnknownNameError, "nobody"),
+        ({"media_connector": ("shop",), "media_connector_options": {"shop": {"colour": 1}}}, ConfigError, "colour"),
+        ({"media_connector_options": {"shop": {}}}, ConfigError, "--media-connector"),
+        ({"media_connector": ("text",)}, PluginContractError, "not a MediaConnector"),
+        ({"media_connector": ("five",)}, PluginContractError, "cannot be called"),
+        ({"media_connector": ("mirror-two",)}, PluginContractError, "is registered for"),
     ],
 )
 def test_what_cannot_serve_is_refused_at_start(
@@ -117,13 +117,13 @@ def test_what_cannot_serve_is_refused_at_start(
 
 
 def test_connector_that_dials_by_itself_is_said_to_the_operator(registry: MediaConnectorRegistry, caplog: pytest.LogCaptureFixture) -> None:
-    ConnectorSet.build(registry, MediaConfig(media_connectors=("shop",)))
+    ConnectorSet.build(registry, MediaConfig(media_connector=("shop",)))
     assert "shop opens connections by itself" in caplog.text
 
 
 def test_fetcher_is_built_from_a_registry_and_options(registry: MediaConnectorRegistry) -> None:
-    with MediaFetcher.build(registry, MediaConfig(media_connectors=("shop",))) as fetcher:
-        assert fetcher.config.media_connectors == ("shop",)
+    with MediaFetcher.build(registry, MediaConfig(media_connector=("shop",))) as fetcher:
+        assert fetcher.config.media_connector == ("shop",)
 
 
 def test_view_of_the_default_core_is_read_only_and_loads_no_connector() -> None:

@@ -15,8 +15,6 @@ __all__ = ["add_options", "read_options"]
 
 _SUBJECTS: Final = ("model", "media", "cache", "engine", "server")
 _MODALITIES: Final = ("image", "video", "audio")
-_ALIASES: Final = {"media_connectors": "--media-connector"}
-"""Lists that read better when each entry has a flag of its own."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -38,10 +36,9 @@ def _add_option(group: argparse._ArgumentGroup, item: Option) -> None:
     if item.type is bool:
         group.add_argument(item.flag, dest=item.name, action=argparse.BooleanOptionalAction, default=None, help=help_text)
         return
-    flags = [item.flag, *([_ALIASES[item.name]] if item.name in _ALIASES else [])]
     dest = "model_flag" if item.name == "model" else item.name
     is_list = typing.get_origin(item.type) is tuple
-    group.add_argument(*flags, dest=dest, action="append" if is_list else "store", default=None, metavar="VALUE", help=help_text)
+    group.add_argument(item.flag, dest=dest, action="append" if is_list else "store", default=None, metavar="VALUE", help=help_text)
     if item.name == "limit_mm_per_prompt":
         for modality in _MODALITIES:
             name = f"{item.name}.{modality}"

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from inset.engine.content_parts import MediaPart
 from inset.engine.media_sources import MediaLoader, group_by_modality
-from inset.engine.offload import run_in_thread
 from inset.engine.prepared import PreparedPrompt, make_engine_request, resolve_max_tokens
 from inset.engine.prompts import ChatPrompt, TextPrompt, read_prompt
 from inset.engine.renderer import RenderedPrompt
@@ -22,6 +21,7 @@ from inset.inputs import MODALITIES
 from inset.media.budget import RequestBudget
 from inset.processing.apply_state import MultiModalApplyState
 from inset.processing.inputs import ProcessorInputs
+from inset.processing.phases import run_phase
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -93,7 +93,7 @@ class Core:
 
         Args:
             model: Checkpoint folder, or the name of a checkpoint that an installed plugin ships.
-            **options: Every option of `inset.config` by name: ``plugins``, ``media_connectors``, ``limit_mm_per_prompt`` ...
+            **options: Every option of `inset.config` by name: ``plugins``, ``media_connector``, ``limit_mm_per_prompt`` ...
 
         Raises:
             ConfigError: An option or the checkpoint cannot be served.
@@ -102,6 +102,11 @@ class Core:
         from inset.engine.build import open_core
 
         return open_core(model=str(model), **options)
+
+    @property
+    def num_decoded_bytes(self) -> int:
+        """Bytes that are reserved for decoded media now."""
+        return self._process_budget.decoded_bytes
 
     async def prepare(self, prompt: PromptInput, params: SamplingParams, *, request_id: str) -> PreparedPrompt:
         """Returns a prompt that is ready for the engine core; its items are committed to the processor cache under `request_id`.
@@ -280,7 +285,7 @@ class Core:
 
         with _timed(stages, "plan"):
             phase1 = partial(self.processor.apply_phase1, inputs, check=check)
-            state = await run_in_thread(self._work_executor, phase1, undo=MultiModalApplyState.close)
+            state = await run_phase(self._work_executor, phase1, undo=MultiModalApplyState.close)
         try:
             with _timed(stages, "decode"):
                 await state.wait_decodes_async()
@@ -293,7 +298,7 @@ class Core:
         return state, processed, resolved
 
     async def _in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
-        return await run_in_thread(self._work_executor, partial(work, *arguments))
+        return await run_phase(self._work_executor, partial(work, *arguments), undo=lambda _: None)
 
 
 def _run_here(work: Callable[[AnyPrompt], Coroutine[Any, Any, T]], prompt: AnyPrompt) -> T:

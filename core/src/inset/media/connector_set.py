@@ -43,13 +43,13 @@ class ConnectorSet:
             UnknownNameError: A name that no plugin provides.
             PluginContractError: A factory gives something else than a connector for its schemes.
         """
-        named = tuple(dict.fromkeys(normalize_name(name) for name in config.media_connectors))
+        named = tuple(dict.fromkeys(normalize_name(name) for name in config.media_connector))
         _refuse_clashes(registry, named)
         local = ("file",) if config.allowed_local_media_path is not None else ()
         names = tuple(dict.fromkeys((*named, *_ALWAYS, *local)))
         options = {normalize_name(name): value for name, value in config.media_connector_options.items()}
         if unused := options.keys() - set(names):
-            raise ConfigError(f"--media-connector-options has options for {', '.join(sorted(unused))}; name it in --media-connectors.")
+            raise ConfigError(f"--media-connector-options has options for {', '.join(sorted(unused))}; name it in --media-connector.")
         return cls(_make(registry, name, options.get(name, {})) for name in names)
 
     def find(self, url: MediaUrl) -> MediaConnector:
@@ -64,7 +64,7 @@ class ConnectorSet:
         if url.scheme == "file":
             raise MediaPolicyError("Cannot load local files without --allowed-local-media-path.", stage="fetch")
         served = ", ".join(f"{scheme}:" for scheme in sorted(self._by_scheme))
-        message = f"No media connector serves {url.scheme}: URLs; served are {served}. The operator enables one with --media-connectors."
+        message = f"No media connector serves {url.scheme}: URLs; served are {served}. The operator enables one with --media-connector."
         raise MediaPolicyError(message, stage="fetch")
 
     async def ensure_open(self, connector: MediaConnector) -> None:
