@@ -14,6 +14,7 @@ from starlette.responses import Response
 import inset
 from inset.errors import InsetError
 from inset.server import admin, chat, models, render, responses
+from inset.server.context import context_of
 from inset.server.error_map import error_response, http_error_response
 from inset.server.middleware import RequestGate
 from inset.server.service import Service
@@ -83,6 +84,7 @@ def _add_routes(app: FastAPI, *, with_resets: bool) -> dict[object, str]:
 
 
 async def _on_error(request: Request, error: Exception) -> Response:
+    context_of(request.scope).code = getattr(error, "code", None)
     return error_response(error)
 
 

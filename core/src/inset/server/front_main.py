@@ -14,11 +14,11 @@ import msgspec
 
 from inset.config import read_configs
 from inset.engine.build import build_front
+from inset.engine.log import configure_log
 from inset.engine.process.parent import die_with_parent
 from inset.errors import InsetError
 from inset.server.app import create_app
 from inset.server.listener import run_app
-from inset.server.log import configure_log
 
 __all__ = ["READY", "main"]
 

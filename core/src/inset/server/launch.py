@@ -9,9 +9,9 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NoReturn
 
+from inset.engine.log import configure_log
 from inset.engine.process.launcher import EngineProcess
 from inset.errors import ConfigError, MissingExtraError
-from inset.server.log import configure_log
 
 if TYPE_CHECKING:
     import socket

@@ -43,8 +43,9 @@ async def create_response(request: Request) -> Response:
 async def _answer(request: Request, body: ResponsesRequest) -> Response:
     service, context = service_of(request), context_of(request.scope)
     service.check_model(body.model)
-    if body.tools:
-        raise InvalidRequestError("This endpoint calls no tools.", stage="parse", parameter="tools")
+    for name in ("tools", "background"):
+        if getattr(body, name):
+            raise InvalidRequestError(f"This server has no {name}.", stage="parse", parameter=name)
     prompt = ChatPrompt(messages=_messages(body), policy=service.policy, options=service.request_options(body, context))
     params = responses_sampling(body, service.engine.core.default_sampling_params)
     outputs = service.engine.generate(prompt, params, request_id=context.request_id)

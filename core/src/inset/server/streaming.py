@@ -98,7 +98,7 @@ class EventStream(Response):
         """Answers one request."""
         try:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-            last = await self._send_while_connected(receive, send)
+            last = await self._send_while_connected(scope, receive, send)
         except ClientGoneError:
             context_of(scope).status = CLIENT_GONE_STATUS
             return
@@ -107,12 +107,13 @@ class EventStream(Response):
             await self._source.aclose()
         await send({"type": "http.response.body", "body": last, "more_body": False})
 
-    async def _send_while_connected(self, receive: Receive, send: Send) -> bytes:
+    async def _send_while_connected(self, scope: Scope, receive: Receive, send: Send) -> bytes:
         """Sends the events, and returns what comes last; the status has gone out already, so that an error can only be an event."""
         try:
             await while_connected(receive, self._send_events(send), deadline=self._deadline)
         except InsetError as error:
             log_fault(error)
+            context_of(scope).code = error.code
             return encode_event(error_body(error), name=None if self._last else "error") + self._last
         return self._last
 

@@ -15,6 +15,7 @@ import msgspec
 from inset.config import Configs, read_configs
 from inset.engine.build import find_checkpoint, load_model_setup
 from inset.engine.limits import EngineLimits
+from inset.engine.log import configure_log
 from inset.engine.process.control import Hello
 from inset.engine.process.core_server import CoreServer
 from inset.engine.process.parent import die_with_parent
@@ -85,7 +86,7 @@ def main() -> int:
     die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the front ends drain first
     start: dict[str, Any] = msgspec.json.decode(sys.stdin.buffer.readline())
-    logging.basicConfig(level=start.get("log_level", "WARNING"), format="%(asctime)s %(levelname)s engine-core %(message)s")
+    configure_log(start.get("log_level", "WARNING"))
     configs = read_configs(start["options"], environ={})
     try:
         assembly = _Assembly(configs)
