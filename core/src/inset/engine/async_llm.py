@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import logging
 import threading
 import time
 import uuid
@@ -50,8 +49,6 @@ if TYPE_CHECKING:
     from inset.step import RequestFailure
 
 __all__ = ["AsyncLLM"]
-
-logger = logging.getLogger(__name__)
 
 _MAX_RESENDS = 2
 
@@ -136,19 +133,19 @@ class AsyncLLM(EngineListener):
         Args:
             prompt: A prompt with its media, or a conversation; see `inset.engine.prompts`.
             params: The checkpoint's defaults when None.
-            request_id: Unique among the requests that run; made up when None.
+            request_id: The caller's name for the request, on its outputs; made up when None.
 
         Raises:
             ClientError: The prompt cannot be served.
             OverloadedError: Too many requests are being prepared or wait.
             EngineDeadError: The engine core is gone.
         """
-        request_id = request_id or uuid.uuid4().hex
+        commit_id = uuid.uuid4().hex  # not the caller's name, which may come again while the end of the last one is on its way
         params = params or self.core.default_sampling_params
-        prepared = await self._prepare(prompt, params, request_id)
+        prepared = await self._prepare(prompt, params, commit_id)
         del prompt  # it can hold many megabytes of media, which nothing needs any more
         try:
-            async for output in self._run(request_id, prepared):
+            async for output in self._run(request_id or commit_id, prepared):
                 yield output
         finally:
             self._discard(prepared)
@@ -170,7 +167,7 @@ class AsyncLLM(EngineListener):
         await asyncio.to_thread(self._client.close)
         await asyncio.to_thread(self.core.close)
 
-    async def _prepare(self, prompt: PromptInput, params: SamplingParams, request_id: str) -> PreparedPrompt:
+    async def _prepare(self, prompt: PromptInput, params: SamplingParams, commit_id: str) -> PreparedPrompt:
         self._check_alive()
         if self._num_preparing + self._stats.num_waiting >= self._max_waiting_requests:
             raise OverloadedError(
@@ -178,13 +175,11 @@ class AsyncLLM(EngineListener):
                 f"at most {self._max_waiting_requests} may (--max-waiting-requests). Come again later.",
                 stage="queue",
             )
-        if request_id in self._flights:
-            raise InvalidRequestError(f"The request id {request_id!r} is in use.", parameter="request_id")
         self._num_preparing += 1
         try:
-            return await self.core.prepare(prompt, params, request_id=request_id)
+            return await self.core.prepare(prompt, params, request_id=commit_id)
         except BaseException:
-            self._discard_commit(request_id)  # it may have been committed before it failed or was cancelled
+            self._discard_commit(commit_id)  # it may have been committed before it failed or was cancelled
             raise
         finally:
             self._num_preparing -= 1
@@ -207,6 +202,7 @@ class AsyncLLM(EngineListener):
                     yield item
             if missed is None:
                 return
+            prepared.is_sent = False
             await self.core.process_again(prepared, missed.missing, lost_before=missed.lost_before)
         raise OverloadedError("The processor cache lost this request's items again and again; come again later.", stage="queue")
 
@@ -226,7 +222,7 @@ class AsyncLLM(EngineListener):
                     raise _error_of(update.failure)
                 if update.must_abort:
                     self._client.send(AbortRequests((event[1].request_id,)))
-                if update.output is not None and flight.events.empty():
+                if update.output is not None and (tracker.is_finished or flight.events.empty()):
                     yield update.output
         finally:
             self._forget(flight)
@@ -292,7 +288,6 @@ class AsyncLLM(EngineListener):
             flight.events.put_nowait(item)
 
     def on_death(self, error: EngineDeadError) -> None:
-        logger.error("%s", error)
         assert self._loop is not None
         self._dead = error
         if not self._loop.is_closed():

@@ -21,7 +21,7 @@ from inset.inputs import MODALITIES
 from inset.media.budget import RequestBudget
 from inset.processing.apply_state import MultiModalApplyState
 from inset.processing.inputs import ProcessorInputs
-from inset.processing.phases import run_phase
+from inset.processing.phases import run_phase, run_release
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -293,7 +293,7 @@ class Core:
                 processed = await self._in_thread(partial(self.processor.apply_phase2, state, check=check))
             resolved = resolve_max_tokens(params, len(processed.prompt_token_ids), self.limits.max_model_len)
         except BaseException:
-            await self._in_thread(state.close)
+            await run_release(self._work_executor, state.close)
             raise
         return state, processed, resolved
 

@@ -52,6 +52,7 @@ class LLM:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="inset-llm", daemon=True)
         self._closed = False
+        self._lock = threading.Lock()
         try:
             self.engine = build_engine(model=str(model), **options)
         except BaseException:
@@ -129,11 +130,12 @@ class LLM:
         self._call(self.engine.reset("prefix_cache"))
 
     def close(self) -> None:
-        """Ends the engine and frees its memory; idempotent."""
-        if self._closed:
-            return
-        self._closed = True
-        self._call(self.engine.close())
+        """Ends the engine and frees its memory; calls in other threads end with an error. Idempotent."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -146,16 +148,27 @@ class LLM:
 
     def _call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Runs a coroutine on the engine's loop; an interrupt of this thread cancels it."""
-        if self._loop.is_closed():
-            coroutine.close()
-            raise EngineDeadError("This LLM is closed.")
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        with self._lock:
+            if self._closed:
+                coroutine.close()
+                raise EngineDeadError("This LLM is closed.")
+            future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result()
+        except concurrent.futures.CancelledError:
+            raise EngineDeadError("This LLM was closed while it worked.") from None
         except BaseException:
             future.cancel()
             concurrent.futures.wait([future], timeout=10.0)
             raise
+
+    async def _end(self) -> None:
+        """Closes the engine, and cancels whatever still runs on this loop, so that nobody waits for ever."""
+        await self.engine.close()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
 
     def _complete(
         self, prompts: Sequence[PromptInput], sampling_params: SamplingParams | Sequence[SamplingParams] | None, *, use_tqdm: bool

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import logging
 import os
 import signal
@@ -15,10 +17,8 @@ import msgspec
 from inset.config import Configs, read_configs
 from inset.engine.build import find_checkpoint, load_model_setup
 from inset.engine.limits import EngineLimits
-from inset.engine.log import configure_log
 from inset.engine.process.control import Hello
 from inset.engine.process.core_server import CoreServer
-from inset.engine.process.parent import die_with_parent
 from inset.errors import ConfigError, InsetError
 from inset.plugins import PluginHost
 
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 logger = logging.getLogger(__name__)
+
+_PR_SET_PDEATHSIG = 1
 
 
 class _Assembly:
@@ -83,10 +85,10 @@ def _options_of(hello: Hello) -> tuple[Any, ...]:
 
 def main() -> int:
     """Serves front ends until the last one is gone; reads where and how from the first line of standard input."""
-    die_with_parent()
+    _die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the front ends drain first
     start: dict[str, Any] = msgspec.json.decode(sys.stdin.buffer.readline())
-    configure_log(start.get("log_level", "WARNING"))
+    logging.basicConfig(level=start.get("log_level", "WARNING"), format="%(asctime)s %(levelname)s engine-core %(message)s")
     configs = read_configs(start["options"], environ={})
     try:
         assembly = _Assembly(configs)
@@ -106,6 +108,13 @@ def main() -> int:
     finally:
         assembly.close()
     return 0
+
+
+def _die_with_parent() -> None:
+    """Asks the system to end this process when its parent ends, where it can."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _stop_when_input_ends(server: CoreServer) -> None:
