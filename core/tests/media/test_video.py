@@ -257,6 +257,15 @@ def with_edit_list(data: bytes, *, start_seconds: float) -> bytes:
 
 
 class TestDamage:
+    def test_mp4_cut_anywhere_is_an_error_or_a_shorter_video_never_a_crash(self) -> None:
+        """Inside its index above all, where a track may be named and its codec not."""
+        data = make_video(30)
+        for length in range(len(data) // 2, len(data), 7):
+            try:
+                assert 0 < len(load(data[:length]).decode().frames) <= 30
+            except MediaDecodeError:
+                continue
+
     def test_mp4_cut_before_its_index_is_refused(self) -> None:
         with pytest.raises(MediaDecodeError) as caught:
             load(CLIP[: CLIP.index(b"moov")])

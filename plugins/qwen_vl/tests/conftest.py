@@ -126,9 +126,8 @@ class Reference:
             if items:
                 inputs[name] = torch.cat([self._pixels(modality, item[name]) for item in items])
                 inputs[f"{modality}_grid_thw"] = torch.tensor(np.stack([item[f"{modality}_grid_thw"] for item in items]))
-        if "pixel_values_videos" in inputs and self.checkpoint.model_type == "qwen2_5_vl":
-            seconds = [plan.details["second_per_grid_ts"] for plan in prompt.mm_plans["video"]]
-            inputs["second_per_grid_ts"] = torch.tensor(seconds)
+            if modality == "video" and items and self.checkpoint.model_type == "qwen2_5_vl":
+                inputs["second_per_grid_ts"] = torch.tensor(np.concatenate([item["second_per_grid_ts"] for item in items]))
         return inputs
 
     def _pixels(self, modality: str, patches: NDArray[np.uint8]) -> torch.Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import io
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,8 +15,9 @@ from PIL import Image
 
 from inset import LLM, SamplingParams
 from inset.engine.content_parts import ContentPolicy
-from inset.engine.prompts import ChatPrompt, TextPrompt
-from inset.testing.sample_clips import make_video
+from inset.engine.prompts import ChatPrompt, RequestOptions, TextPrompt
+from inset.errors import MediaDecodeError
+from inset.testing.sample_clips import encode_sound_track, make_tone, make_video
 
 FAMILIES = ["qwen2_vl", "qwen2_5_vl", "qwen3_vl"]
 GREEDY = SamplingParams(temperature=0, max_tokens=12, ignore_eos=True)
@@ -156,3 +159,59 @@ def test_finished_embeddings_give_the_answer_of_their_picture(family: str, make_
         data["video"][0]["timestamps"] = [0.5 / 11, 2.5 / 11, 4 / 11]
     [by_embeds] = llm.generate(TextPrompt(prompt=prompt.prompt, multi_modal_data=data), GREEDY)
     assert by_embeds.outputs[0].token_ids == by_picture.outputs[0].token_ids
+
+
+BROKEN: dict[str, bytes] = {
+    "sound alone": encode_sound_track(make_tone(8000), container="mp4", codec="aac"),
+    "cut before its index": make_video(30)[:2000],
+    "no media": b"no media at all, but long enough to look for a header in it" * 9,
+}
+
+
+@pytest.mark.parametrize("family", ["qwen2_5_vl", "qwen3_vl"])
+def test_a_video_that_cannot_be_decoded_is_refused_by_its_place_and_the_next_request_is_answered(family: str, make_llm: Any) -> None:
+    llm = make_llm(family)
+    for name, data in BROKEN.items():
+        good = make_video(8)
+        prompt = TextPrompt(prompt=f"{VIDEO} and {VIDEO}?", multi_modal_data={"video": [good, data]})
+        with pytest.raises(MediaDecodeError) as caught:
+            llm.generate(prompt, GREEDY)
+        assert (caught.value.status, caught.value.modality, caught.value.item_index) == (422, "video", 1), name
+    cut = make_video(30, container="matroska")
+    cut = cut[: len(cut) * 2 // 3]
+    [output] = llm.generate(TextPrompt(prompt=f"{VIDEO}?", multi_modal_data={"video": [cut]}), GREEDY)
+    assert len(output.outputs[0].token_ids) == 12
+
+
+def test_options_of_a_request_change_which_frames_are_seen(make_llm: Any) -> None:
+    llm = make_llm("qwen2_5_vl")
+    clip = make_video(90)
+
+    def grid(**options: Any) -> Any:
+        prompt = TextPrompt(
+            prompt=f"{VIDEO}?", multi_modal_data={"video": [clip]}, options=RequestOptions(media_io_kwargs={"video": options})
+        )
+        [plan] = processed(llm, prompt).mm_plans["video"]
+        return plan.grid[0], plan.details["second_per_grid_ts"]
+
+    assert grid() == (3, pytest.approx(1.0))
+    assert grid(num_frames=10) == (5, pytest.approx(0.6))
+    assert grid(fps=8) == (12, pytest.approx(0.25))
+    assert grid(fps=8, max_frames=4) == (2, pytest.approx(1.5))
+
+
+def test_a_list_of_frames_is_a_video_of_one_frame_a_second(make_llm: Any) -> None:
+    llm = make_llm("qwen3_vl")
+    frames = [Image.fromarray(np.random.default_rng(n).integers(0, 256, (64, 64, 3), dtype=np.uint8)) for n in range(3)]
+    encoded = []
+    for frame in frames:
+        buffer = io.BytesIO()
+        frame.save(buffer, "JPEG")
+        encoded.append(base64.b64encode(buffer.getvalue()).decode())
+    url = "data:video/jpeg;base64," + ",".join(encoded)
+    message = {"role": "user", "content": [{"type": "video_url", "video_url": {"url": url}}, {"type": "text", "text": "?"}]}
+    planned = llm.render([message])
+    assert "<0.5 seconds>" in llm.engine.core.processor.info.tokenizer.decode(planned.prompt_token_ids, skip_special_tokens=False)
+    assert planned.mm_plans["video"][0].grid[0] == 2
+    [output] = llm.chat([message], GREEDY)
+    assert list(output.prompt_token_ids) == list(planned.prompt_token_ids)

@@ -30,11 +30,14 @@ def pick_video_track(container: InputContainer) -> VideoStream:
     """Returns the first video track that is not a cover picture.
 
     Raises:
-        MediaDecodeError: There is none.
+        MediaDecodeError: There is none, or its codec is not known, as in a file that is cut inside its index.
     """
     for stream in container.streams.video:
-        if not stream.disposition & Disposition.attached_pic:
-            return stream
+        if stream.disposition & Disposition.attached_pic:
+            continue
+        if stream.codec_context is None:
+            raise MediaDecodeError("The video track's codec is not known: the file is damaged or cut off.", modality="video")
+        return stream
     raise MediaDecodeError("The file has no video track.", modality="video")
 
 

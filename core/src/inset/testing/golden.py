@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -53,6 +54,7 @@ def generate_with_transformers(
         output = model.generate(
             input_ids=input_ids,
             attention_mask=torch.ones_like(input_ids),
+            **_token_types(model, input_ids),
             **(inputs or {}),
             max_new_tokens=max_tokens,
             do_sample=False,
@@ -62,3 +64,11 @@ def generate_with_transformers(
         )
     best = [logits[0].topk(2).values.tolist() for logits in output.logits]
     return GreedyAnswer(output.sequences[0, input_ids.shape[1] :].tolist(), [first - second for first, second in best])
+
+
+def _token_types(model: Any, input_ids: torch.Tensor) -> dict[str, torch.Tensor]:
+    """What tells models with positions in several axes where their items stand; without it their positions silently become plain."""
+    if "mm_token_type_ids" not in inspect.signature(model.forward).parameters:
+        return {}
+    tokens = (getattr(model.config, name, -1) for name in ("image_token_id", "video_token_id"))
+    return {"mm_token_type_ids": sum((input_ids == token).int() * kind for kind, token in enumerate(tokens, 1))}

@@ -27,6 +27,7 @@ __all__ = ["Qwen2VLProcessingInfo", "Qwen3VLProcessingInfo", "Qwen25VLProcessing
 
 _UNKNOWN_FPS: Final = 24.0
 _GRID_BYTES: Final = 3 * 8
+_SECONDS_BYTES: Final = 8
 
 
 class Qwen2VLProcessingInfo(ProcessingInfo):
@@ -99,8 +100,8 @@ class Qwen2VLProcessingInfo(ProcessingInfo):
             num_embeds=content.num_embeds,
             is_embed=content.is_embed,
             grid=grid,
-            tensor_bytes=tensor_bytes + _GRID_BYTES,
-            peak_bytes=decoded_bytes + resize_peak_bytes(source, size) + tensor_bytes,
+            tensor_bytes=tensor_bytes + _GRID_BYTES + (_SECONDS_BYTES if "second_per_grid_ts" in details else 0),
+            peak_bytes=decoded_bytes + resize_peak_bytes(source, size) + tensor_bytes + _GRID_BYTES,
             is_exact=header.modality == "image",
             details=details,
         )

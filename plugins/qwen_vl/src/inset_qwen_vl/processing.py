@@ -23,6 +23,8 @@ from inset_qwen_vl.info import Qwen2VLProcessingInfo
 from inset_qwen_vl.patches import cut_image, cut_video
 
 if TYPE_CHECKING:
+    import torch
+
     from inset.api import ImagePixels
 
 __all__ = ["QwenVLProcessor"]
@@ -103,5 +105,27 @@ class QwenVLProcessor(MultiModalProcessor):
         size = (plan.grid[1] * config.patch_size, plan.grid[2] * config.patch_size)
         grid = np.array(plan.grid, np.int64)
         if isinstance(decoded, VideoFrames):
-            return {"pixel_values_videos": cut_video(decoded.frames, size, config), "video_grid_thw": grid}
+            seconds = plan.details.get("second_per_grid_ts")
+            times = {} if seconds is None else {"second_per_grid_ts": np.array([seconds], np.float64)}
+            return {"pixel_values_videos": cut_video(decoded.frames, size, config), "video_grid_thw": grid, **times}
         return {"pixel_values": cut_image(decoded, size, config), "image_grid_thw": grid}
+
+    def to_transformers(self, modality: str, items: Sequence[ItemTensors]) -> Mapping[str, torch.Tensor]:
+        """Returns normalised ``pixel_values (num_patches, values of a patch)`` or ``pixel_values_videos`` float32, with the grids.
+
+        ``generate`` needs ``mm_token_type_ids`` besides: 1 where the prompt has an image's token, 2 where it has a video's, else 0.
+        """
+        import torch
+
+        from inset_qwen_vl.vision import PatchNormalizer
+
+        name, grid = ("pixel_values", "image_grid_thw") if modality == "image" else ("pixel_values_videos", "video_grid_thw")
+        normalizer = PatchNormalizer(self.facts.pixels[modality], device=torch.device("cpu"), dtype=torch.float32)
+        inputs = {
+            name: torch.cat([normalizer.normalize(torch.tensor(item[name])) for item in items]),
+            grid: torch.tensor(np.stack([item[grid] for item in items])),
+        }
+        seconds = [item["second_per_grid_ts"] for item in items if "second_per_grid_ts" in item]
+        if seconds:
+            inputs["second_per_grid_ts"] = torch.tensor(np.concatenate(seconds), dtype=torch.float32)
+        return inputs
