@@ -70,5 +70,5 @@ def _token_types(model: Any, input_ids: torch.Tensor) -> dict[str, torch.Tensor]
     """What tells models with positions in several axes where their items stand; without it their positions silently become plain."""
     if "mm_token_type_ids" not in inspect.signature(model.forward).parameters:
         return {}
-    tokens = (getattr(model.config, name, -1) for name in ("image_token_id", "video_token_id"))
-    return {"mm_token_type_ids": sum((input_ids == token).int() * kind for kind, token in enumerate(tokens, 1))}
+    image, video = (getattr(model.config, name, -1) for name in ("image_token_id", "video_token_id"))
+    return {"mm_token_type_ids": (input_ids == image).int() + 2 * (input_ids == video).int()}
