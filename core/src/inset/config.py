@@ -136,6 +136,11 @@ class ModelConfig:
     trust_request_mm_kwargs: bool = option(False, "Accept mm_processor_kwargs and media_io_kwargs in requests; for trusted clients only.")
     seed: int = option(0, "Seed of requests that bring none.")
 
+    @property
+    def name_for_clients(self) -> str:
+        """The name under which the model is served."""
+        return self.served_model_name or Path(self.model).expanduser().resolve().name
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheConfig:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import logging
 import threading
 import time
 import uuid
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
     from inset.step import RequestFailure
 
 __all__ = ["AsyncLLM"]
+
+logger = logging.getLogger(__name__)
 
 _MAX_RESENDS = 2
 
@@ -288,6 +291,7 @@ class AsyncLLM(EngineListener):
             flight.events.put_nowait(item)
 
     def on_death(self, error: EngineDeadError) -> None:
+        logger.error("%s", error)
         assert self._loop is not None
         self._dead = error
         if not self._loop.is_closed():

@@ -13,7 +13,8 @@ from starlette.responses import Response
 
 import inset
 from inset.errors import InsetError
-from inset.server import chat, models
+from inset.server import admin, chat, models, render, responses
+from inset.server.context import context_of
 from inset.server.error_map import error_response, http_error_response
 from inset.server.middleware import RequestGate
 from inset.server.service import Service
@@ -64,18 +65,26 @@ def _add_routes(app: FastAPI, *, with_resets: bool) -> dict[object, str]:
     """Adds the endpoints, and returns each with its path."""
     routes = [
         ("POST", "/v1/chat/completions", chat.create_chat_completion),
+        ("POST", "/v1/responses", responses.create_response),
+        ("POST", "/v1/render", render.render),
+        ("POST", "/tokenize", render.tokenize),
+        ("POST", "/detokenize", render.detokenize),
         ("GET", "/v1/models", models.list_models),
         ("GET", "/v1/models/{name:path}", models.get_model),
         ("GET", "/health", models.get_health),
         ("GET", "/version", models.get_version),
         ("GET", "/metrics", models.get_metrics),
     ]
+    if with_resets:
+        resets = (admin.reset_mm_cache, admin.reset_encoder_cache, admin.reset_prefix_cache)
+        routes += [("POST", f"/{reset.__name__}", reset) for reset in resets]
     for method, path, endpoint in routes:
         app.add_route(path, endpoint, methods=[method])
     return {endpoint: path for _, path, endpoint in routes}
 
 
 async def _on_error(request: Request, error: Exception) -> Response:
+    context_of(request.scope).code = getattr(error, "code", None)
     return error_response(error)
 
 

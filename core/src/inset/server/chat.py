@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import AsyncGenerator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from inset.errors import InvalidRequestError
 from inset.server.answers import chat_usage, token_logprobs, trace_fields
 from inset.server.context import RequestContext, context_of
-from inset.server.exchange import Outputs, begin, finish, handle, json_response, note_answer
+from inset.server.exchange import Outputs, begin, finish, follow, handle, json_response
 from inset.server.protocol import ChatRequest
 from inset.server.sampling import chat_sampling
 from inset.server.service import Service, service_of
@@ -45,7 +46,7 @@ async def _answer(request: Request, chat: ChatRequest) -> Response:
     if not chat.stream:
         return json_response(_whole(await finish(request, outputs), service, context))
     first = await begin(request, outputs)
-    return EventStream(_ChatStream(request, chat).events(first, outputs), deadline=context.deadline, ends_with_done=True)
+    return EventStream(_ChatStream(request, chat).events(first, outputs), source=outputs, deadline=context.deadline, ends_with_done=True)
 
 
 def _whole(output: RequestOutput, service: Service, context: RequestContext) -> dict[str, Any]:
@@ -92,18 +93,13 @@ class _ChatStream:
 
     async def events(self, first: RequestOutput, outputs: Outputs) -> AsyncGenerator[bytes, None]:
         """Yields the encoded chunks."""
-        try:
-            for answer in first.outputs:
-                yield self._chunk(answer.index, {"role": "assistant", "content": ""})
-            output = first
-            for event in self._changes(output):
-                yield event
-            async for output in outputs:
+        for answer in first.outputs:
+            yield self._chunk(answer.index, {"role": "assistant", "content": ""})
+        output = first
+        async with contextlib.aclosing(follow(self._request, first, outputs)) as following:
+            async for output in following:
                 for event in self._changes(output):
                     yield event
-        finally:
-            await outputs.aclose()
-        note_answer(self._request, output)
         if self._with_usage or self._context.wants_trace:
             trace = trace_fields(output, wanted=self._context.wants_trace)
             yield encode_event({**self._head, "choices": [], "usage": chat_usage(output.usage), **trace})

@@ -26,6 +26,7 @@ class RequestContext:
         client: A digest of the API key, or empty where none is asked for.
         wants_trace: The client asked for stage times with ``X-Inset-Trace: 1``.
         status: What was answered; 499 where the client went away first.
+        code: That of the error, for the log.
         prompt_tokens: For the log, once known.
         completion_tokens: The same.
         body: What was read, until it is released.
@@ -36,6 +37,7 @@ class RequestContext:
     client: str = ""
     wants_trace: bool = False
     status: int = 0
+    code: str | None = None
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     body: HeldBody | None = None

@@ -9,7 +9,7 @@ import msgspec
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from inset.errors import ClientError, ConfigError, InsetError, OverloadedError, PluginError, ServerError
+from inset.errors import ClientError, OverloadedError, ServerError
 
 __all__ = ["ERROR_TYPES", "error_body", "error_response", "http_error_response", "log_fault", "status_of"]
 
@@ -43,7 +43,7 @@ def error_body(error: BaseException) -> dict[str, Any]:
     """
     status = status_of(error)
     fields: dict[str, Any] = {"message": _INTERNAL, "type": ERROR_TYPES[status], "param": None, "code": "internal_error"}
-    if isinstance(error, InsetError) and not isinstance(error, ConfigError | PluginError):
+    if isinstance(error, ClientError | ServerError):
         fields.update(message=str(error), param=error.parameter, code=error.code)
         place = {"stage": error.stage, "modality": error.modality, "item_index": error.item_index}
         fields.update({name: value for name, value in place.items() if value is not None})

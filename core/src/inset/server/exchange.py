@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from inset.outputs import RequestOutput
     from inset.server.body import HeldBody
 
-__all__ = ["Outputs", "begin", "finish", "handle", "json_response", "note_answer"]
+__all__ = ["Outputs", "begin", "finish", "follow", "handle", "json_response"]
 
 R = TypeVar("R", bound=msgspec.Struct)
 
@@ -64,26 +65,33 @@ async def begin(request: Request, outputs: Outputs) -> RequestOutput:
         InsetError: The request cannot be served; nothing has been answered yet, so that the status says so.
     """
     try:
-        first = await anext(outputs)
+        return await anext(outputs)
     finally:
         context_of(request.scope).release_body()
-    return first
+
+
+async def follow(request: Request, first: RequestOutput, outputs: Outputs) -> Outputs:
+    """Yields the first output and those behind it, and counts the last one; close it to abort the request."""
+    last = first
+    try:
+        yield first
+        async for last in outputs:
+            yield last
+    finally:
+        await outputs.aclose()
+    context = context_of(request.scope)
+    context.prompt_tokens, context.completion_tokens = last.usage.prompt_tokens, last.usage.completion_tokens
+    service_of(request).metrics.count_answer(last)
 
 
 async def finish(request: Request, outputs: Outputs) -> RequestOutput:
-    """Returns the last output, counted and noted for the log."""
-    try:
-        last = await begin(request, outputs)
-        async for output in outputs:
+    """Returns the last output.
+
+    Raises:
+        InsetError: The request cannot be served.
+    """
+    last = await begin(request, outputs)
+    async with contextlib.aclosing(follow(request, last, outputs)) as following:
+        async for output in following:
             last = output
-    finally:
-        await outputs.aclose()
-    note_answer(request, last)
     return last
-
-
-def note_answer(request: Request, output: RequestOutput) -> None:
-    """Counts a finished answer."""
-    context = context_of(request.scope)
-    context.prompt_tokens, context.completion_tokens = output.usage.prompt_tokens, output.usage.completion_tokens
-    service_of(request).metrics.count_answer(output)

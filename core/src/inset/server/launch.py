@@ -9,9 +9,9 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NoReturn
 
+from inset.engine.log import configure_log
 from inset.engine.process.launcher import EngineProcess
-from inset.errors import MissingExtraError
-from inset.server.log import configure_log
+from inset.errors import ConfigError, MissingExtraError
 
 if TYPE_CHECKING:
     import socket
@@ -43,12 +43,30 @@ def serve(configs: Configs, *, log_level: str = "INFO") -> int:
     configure_log(log_level)
     signal.signal(signal.SIGTERM, _raise_terminated)
     try:
+        _check(configs)
         if configs.server.in_process:
             return _serve_in_process(configs)
         with EngineProcess(configs, log_level=log_level) as engine:
+            if configs.server.api_server_count > 1:
+                return _serve_fronts(configs, engine, log_level)
             return _serve_front(configs, engine)
     except _Terminated:
         return 0
+
+
+def _check(configs: Configs) -> None:
+    """Refuses options that contradict each other, before anything is started."""
+    num_fronts = configs.server.api_server_count
+    if num_fronts < 1:
+        raise ConfigError(f"--api-server-count must be 1 or more, not {num_fronts}.")
+    if num_fronts == 1:
+        return
+    if configs.server.in_process:
+        raise ConfigError("--in-process runs one front end: leave it out, or --api-server-count.")
+    from inset.engine.build import choose_cache_type
+    from inset.plugins import PluginHost
+
+    choose_cache_type(configs.cache, num_fronts=num_fronts, host=PluginHost(configs.plugins))
 
 
 def _raise_terminated(number: int, frame: FrameType | None) -> NoReturn:
@@ -70,6 +88,17 @@ def _serve_front(configs: Configs, engine: EngineProcess) -> int:
         return _run(configs, build_front(configs, engine.folder, front_id="front-0"), bound)
 
 
+def _serve_fronts(configs: Configs, engine: EngineProcess, log_level: str) -> int:
+    with _bound(configs) as bound:
+        from inset.server.fronts import FrontProcesses
+
+        engine.wait_until_listening()
+        with FrontProcesses(configs, engine, bound, log_level=log_level) as fronts:
+            fronts.wait_until_ready()
+            _announce(configs, bound)
+            return fronts.watch()
+
+
 @contextlib.contextmanager
 def _bound(configs: Configs) -> Iterator[socket.socket]:
     """Binds the port before the model loads, so that a port that is taken is told at once."""
@@ -83,11 +112,16 @@ def _bound(configs: Configs) -> Iterator[socket.socket]:
 
 def _run(configs: Configs, engine: AsyncLLM, bound: socket.socket) -> int:
     from inset.server.app import create_app
-    from inset.server.listener import run_app, url_of
+    from inset.server.listener import run_app
 
-    def announce() -> None:
-        sys.stderr.write(f"inset: {app.state.service.model_name} is ready at {url_of(bound)}/v1\n")
-        sys.stderr.flush()
+    is_well = run_app(create_app(engine, configs), bound, configs.server, on_ready=lambda: _announce(configs, bound))
+    return 0 if is_well else 1
 
-    app = create_app(engine, configs)
-    return 0 if run_app(app, bound, configs.server, on_ready=announce) else 1
+
+def _announce(configs: Configs, bound: socket.socket) -> None:
+    from inset.server.listener import url_of
+
+    count = configs.server.api_server_count
+    fronts = f" ({count} front ends)" if count > 1 else ""
+    sys.stderr.write(f"inset: {configs.model.name_for_clients} is ready at {url_of(bound)}/v1{fronts}\n")
+    sys.stderr.flush()

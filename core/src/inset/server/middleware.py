@@ -100,6 +100,7 @@ class RequestGate:
             "method": scope["method"],
             "route": route,
             "status": status,
+            "code": context.code,
             "seconds": round(seconds, 6),
             "prompt_tokens": context.prompt_tokens,
             "completion_tokens": context.completion_tokens,

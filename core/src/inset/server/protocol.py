@@ -168,7 +168,7 @@ class ResponsesRequest(RenderFields, kw_only=True):
     text: TextOptions | None = None
     reasoning: ReasoningOptions | None = None
     include: list[Literal["message.output_text.logprobs"]] | None = None
-    background: Literal[False] | None = None
+    background: bool | None = None
 
 
 class TokenizeRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):

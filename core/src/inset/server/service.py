@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from inset.engine.content_parts import ContentPolicy
@@ -30,7 +29,7 @@ class Service:
     def __init__(self, engine: AsyncLLM, configs: Configs) -> None:
         self.engine = engine
         self.configs = configs
-        self.model_name = configs.model.served_model_name or Path(configs.model.model).name
+        self.model_name = configs.model.name_for_clients
         self.created_seconds = int(time.time())
         self.metrics = Metrics(engine)
         self.bodies = BodyReader(configs.server.max_request_body_bytes, configs.server.max_held_body_bytes)

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 from starlette.responses import Response
 
-from inset.errors import OverloadedError
+from inset.errors import InsetError, OverloadedError
 from inset.server.context import CLIENT_GONE_STATUS, context_of
 from inset.server.error_map import error_body, log_fault
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from starlette.types import Receive, Scope, Send
 
 __all__ = ["ClientGoneError", "EventStream", "encode_event", "request_timeout", "while_connected"]
@@ -81,35 +79,43 @@ class EventStream(Response):
 
     Args:
         events: Encoded events; closed here.
+        source: What the events are made from; closed here, also where no event was asked for.
         deadline: On the clock of the running loop, in seconds.
         ends_with_done: The stream ends with ``[DONE]``.
-        headers: Besides those of an event stream.
     """
 
     def __init__(
-        self, events: AsyncGenerator[bytes, None], *, deadline: float, ends_with_done: bool, headers: Mapping[str, str] | None = None
+        self, events: AsyncGenerator[bytes, None], *, source: AsyncGenerator[Any, None], deadline: float, ends_with_done: bool
     ) -> None:
-        super().__init__(None, 200, {"Cache-Control": "no-cache", "X-Accel-Buffering": "no", **(headers or {})}, "text/event-stream")
+        super().__init__(None, 200, {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}, "text/event-stream")
         del self.headers["content-length"]
         self._events = events
+        self._source = source
         self._deadline = deadline
         self._last = DONE if ends_with_done else b""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        last = self._last
         try:
-            await while_connected(receive, self._send_events(send), deadline=self._deadline)
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            last = await self._send_while_connected(scope, receive, send)
         except ClientGoneError:
             context_of(scope).status = CLIENT_GONE_STATUS
             return
-        except Exception as error:  # the status has gone out already, so that the error can only be an event
-            log_fault(error)
-            last = encode_event(error_body(error), name=None if last else "error") + last
         finally:
             await self._events.aclose()
+            await self._source.aclose()
         await send({"type": "http.response.body", "body": last, "more_body": False})
+
+    async def _send_while_connected(self, scope: Scope, receive: Receive, send: Send) -> bytes:
+        """Sends the events, and returns what comes last; the status has gone out already, so that an error can only be an event."""
+        try:
+            await while_connected(receive, self._send_events(send), deadline=self._deadline)
+        except InsetError as error:
+            log_fault(error)
+            context_of(scope).code = error.code
+            return encode_event(error_body(error), name=None if self._last else "error") + self._last
+        return self._last
 
     async def _send_events(self, send: Send) -> None:
         async for event in self._events:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import logging
 import os
 import signal
@@ -17,8 +15,10 @@ import msgspec
 from inset.config import Configs, read_configs
 from inset.engine.build import find_checkpoint, load_model_setup
 from inset.engine.limits import EngineLimits
+from inset.engine.log import configure_log
 from inset.engine.process.control import Hello
 from inset.engine.process.core_server import CoreServer
+from inset.engine.process.parent import die_with_parent
 from inset.errors import ConfigError, InsetError
 from inset.plugins import PluginHost
 
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 logger = logging.getLogger(__name__)
-
-_PR_SET_PDEATHSIG = 1
 
 
 class _Assembly:
@@ -85,10 +83,10 @@ def _options_of(hello: Hello) -> tuple[Any, ...]:
 
 def main() -> int:
     """Serves front ends until the last one is gone; reads where and how from the first line of standard input."""
-    _die_with_parent()
+    die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the front ends drain first
     start: dict[str, Any] = msgspec.json.decode(sys.stdin.buffer.readline())
-    logging.basicConfig(level=start.get("log_level", "WARNING"), format="%(asctime)s %(levelname)s engine-core %(message)s")
+    configure_log(start.get("log_level", "WARNING"))
     configs = read_configs(start["options"], environ={})
     try:
         assembly = _Assembly(configs)
@@ -108,13 +106,6 @@ def main() -> int:
     finally:
         assembly.close()
     return 0
-
-
-def _die_with_parent() -> None:
-    """Asks the system to end this process when its parent ends, where it can."""
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _stop_when_input_ends(server: CoreServer) -> None:

@@ -18,7 +18,7 @@ from inset.config import Configs
 from inset.engine.process import control
 from inset.errors import EngineDeadError
 
-__all__ = ["EngineProcess"]
+__all__ = ["EngineProcess", "options_of"]
 
 _LISTEN_SECONDS: Final = 60.0
 _STOP_SECONDS: Final = 10.0
@@ -39,7 +39,7 @@ class EngineProcess:
         self.folder = Path(tempfile.mkdtemp(prefix="inset-"))
         environment = {"GOMP_SPINCOUNT": "0", **os.environ}  # idle torch threads must not spin on cores that front ends need
         self._process = subprocess.Popen([sys.executable, "-m", "inset.engine.process.core_main"], stdin=subprocess.PIPE, env=environment)
-        start = {"folder": str(self.folder), "options": _options_of(configs), "log_level": log_level}
+        start = {"folder": str(self.folder), "options": options_of(configs), "log_level": log_level}
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(msgspec.json.encode(start) + b"\n")
@@ -92,7 +92,7 @@ class EngineProcess:
         self.close()
 
 
-def _options_of(configs: Configs) -> Mapping[str, Any]:
+def options_of(configs: Configs) -> Mapping[str, Any]:
     """Returns every option that was set, by name, as JSON can carry it."""
     options: dict[str, Any] = {}
     for subject in ("plugins", "media", "model", "cache", "engine", "server"):

@@ -1,4 +1,4 @@
-"""The server's log: one JSON object per line on standard error, without URLs, keys or what clients wrote."""
+"""The log of a server's processes: one JSON object per line on standard error, without URLs, keys or what clients wrote."""
 
 from __future__ import annotations
 
@@ -17,7 +17,13 @@ class JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Returns one line."""
         moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z"
-        line: dict[str, Any] = {"time": moment, "level": record.levelname.lower(), "logger": record.name, "event": record.getMessage()}
+        line: dict[str, Any] = {
+            "time": moment,
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "process": record.process,
+            "event": record.getMessage(),
+        }
         line.update(getattr(record, "fields", {}))
         if record.exc_info and record.exc_info[0] is not None:
             line["traceback"] = self.formatException(record.exc_info)

@@ -1,0 +1,125 @@
+"""``POST /v1/render``, ``/tokenize`` and ``/detokenize``: what a prompt becomes, without an answer."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from inset.engine.prompts import ChatPrompt, RequestOptions, TextPrompt
+from inset.engine.renderer import ChatOptions
+from inset.errors import InvalidRequestError
+from inset.server.context import context_of
+from inset.server.exchange import handle, json_response
+from inset.server.protocol import DetokenizeRequest, RenderRequest, TokenizeRequest
+from inset.server.service import service_of
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from inset.engine.prompts import PromptInput
+    from inset.inputs import PlaceholderRange, ProcessedPrompt
+    from inset.server.service import Service
+
+__all__ = ["detokenize", "render", "tokenize"]
+
+
+async def render(request: Request) -> Response:
+    """Answers with token ids, hashes, placeholders and grids from headers alone: no picture is decoded."""
+
+    async def work(body: RenderRequest) -> Response:
+        service, context = service_of(request), context_of(request.scope)
+        service.check_model(body.model)
+        _check_one_of(body)
+        prompt: PromptInput = service.chat_prompt(body, context)
+        if body.prompt is not None:
+            prompt = TextPrompt(prompt=body.prompt, options=prompt.options)
+        planned = await service.engine.core.plan(prompt)
+        return json_response(_planned(planned, service))
+
+    return await handle(request, RenderRequest, work)
+
+
+def _check_one_of(body: RenderRequest | TokenizeRequest) -> None:
+    if (body.prompt is None) == (body.messages is None):
+        raise InvalidRequestError("Send either messages or a prompt.", stage="parse", parameter="messages")
+
+
+def _planned(planned: ProcessedPrompt, service: Service) -> dict[str, Any]:
+    by_modality = {f"{modality}_tokens": count for modality, count in planned.num_tokens_by_modality.items()}
+    return {
+        "object": "render",
+        "model": service.model_name,
+        "prompt": planned.prompt_text,
+        "prompt_token_ids": planned.prompt_token_ids,
+        "items": [item for modality in planned.mm_hashes for item in _items(planned, modality)],
+        "usage": {"prompt_tokens": len(planned.prompt_token_ids), "prompt_tokens_details": by_modality},
+        "max_model_len": service.engine.core.limits.max_model_len,
+    }
+
+
+def _items(planned: ProcessedPrompt, modality: str) -> list[dict[str, Any]]:
+    entries = zip(planned.mm_hashes[modality], planned.mm_placeholders[modality], planned.mm_plans[modality], strict=True)
+    return [
+        {
+            "modality": modality,
+            "index": index,
+            "mm_hash": mm_hash.hex(),
+            "placeholder": _placeholder(placeholder),
+            "grid": plan.grid,
+            "num_tokens": placeholder.length,
+            "num_embeds": placeholder.num_embeds,
+            "is_exact": plan.is_exact,
+        }
+        for index, (mm_hash, placeholder, plan) in enumerate(entries)
+    ]
+
+
+def _placeholder(placeholder: PlaceholderRange) -> dict[str, Any]:
+    return {"offset": placeholder.offset, "length": placeholder.length, "is_embed": placeholder.is_embed}
+
+
+async def tokenize(request: Request) -> Response:
+    """Answers with the token ids of a prompt or a conversation."""
+
+    async def work(body: TokenizeRequest) -> Response:
+        service = service_of(request)
+        service.check_model(body.model)
+        _check_one_of(body)
+        core = service.engine.core
+        if body.prompt is not None:
+            token_ids = await asyncio.to_thread(core.tokenizer.encode, body.prompt, body.add_special_tokens)
+        else:
+            token_ids = list((await core.plan(_conversation(body, service, context_of(request.scope).client))).prompt_token_ids)
+        spelled = [core.tokenizer.id_to_token(token_id) for token_id in token_ids] if body.return_token_strs else None
+        return json_response(
+            {"count": len(token_ids), "max_model_len": core.limits.max_model_len, "tokens": token_ids, "token_strs": spelled}
+        )
+
+    return await handle(request, TokenizeRequest, work)
+
+
+def _conversation(body: TokenizeRequest, service: Service, client: str) -> ChatPrompt:
+    chat = ChatOptions(
+        add_generation_prompt=body.add_generation_prompt,
+        continue_final_message=body.continue_final_message,
+        tools=body.tools,
+        template_kwargs=body.chat_template_kwargs or {},
+    )
+    return ChatPrompt(messages=body.messages, policy=service.policy, chat=chat, options=RequestOptions(client=client))
+
+
+async def detokenize(request: Request) -> Response:
+    """Answers with the text of token ids, special tokens included."""
+
+    async def work(body: DetokenizeRequest) -> Response:
+        service = service_of(request)
+        service.check_model(body.model)
+        tokenizer = service.engine.core.tokenizer
+        last = tokenizer.vocab_size - 1
+        wrong = next((index for index, token_id in enumerate(body.tokens) if not 0 <= token_id <= last), None)
+        if wrong is not None:
+            raise InvalidRequestError(f"A token id must be in 0 to {last}.", stage="parse", parameter=f"tokens[{wrong}]")
+        return json_response({"prompt": await asyncio.to_thread(tokenizer.decode, body.tokens, False)})
+
+    return await handle(request, DetokenizeRequest, work)

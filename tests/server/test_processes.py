@@ -1,0 +1,212 @@
+"""`inset serve` as people run it: real processes that start, drain, and are killed."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+
+WAIT_SECONDS = 60.0
+LONG: dict[str, Any] = {"temperature": 0, "max_tokens": 3000, "ignore_eos": True, "stream": True}
+
+
+class ServeProcess:
+    """A running `inset serve`, with all that it says."""
+
+    def __init__(self, checkpoint: Path, *options: str) -> None:
+        command = [sys.executable, "-m", "inset", "serve", str(checkpoint), "--port", "0", "--engine-threads", "1", *options]
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        self._lines: list[str] = []
+        self._changed = threading.Condition()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        self.url = self.wait_for(r"is ready at (http://\S+)/v1")
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            with self._changed:
+                self._lines.append(line)
+                self._changed.notify_all()
+
+    @property
+    def log(self) -> str:
+        with self._changed:
+            return "".join(self._lines)
+
+    def wait_for(self, pattern: str) -> str:
+        """Waits until a line of the log matches, and returns its first group."""
+        with self._changed:
+            matched = self._changed.wait_for(lambda: re.search(pattern, "".join(self._lines)), WAIT_SECONDS)
+        assert matched, f"{pattern!r} did not come:\n{self.log}"
+        return matched[1] if matched.groups() else matched[0]
+
+    def family(self) -> list[psutil.Process]:
+        """Returns the processes below this one."""
+        return list(psutil.Process(self.process.pid).children(recursive=True))
+
+    def find(self, module: str) -> list[psutil.Process]:
+        """Returns those that run a module."""
+        return [process for process in self.family() if module in process.cmdline()]
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        status = self.process.wait(WAIT_SECONDS)
+        self._reader.join(WAIT_SECONDS)
+        assert self.process.stderr is not None
+        self.process.stderr.close()
+        return status
+
+
+@pytest.fixture
+def serve(checkpoint: Path) -> Iterator[Callable[..., ServeProcess]]:
+    """Starts servers; none of their processes may be left when the test ends."""
+    made: list[ServeProcess] = []
+    families: list[psutil.Process] = []
+
+    def start(*options: str) -> ServeProcess:
+        made.append(ServeProcess(checkpoint, *options))
+        families.extend(made[-1].family())
+        return made[-1]
+
+    yield start
+    for server in made:
+        if server.process.poll() is None:
+            server.stop()
+    _, alive = psutil.wait_procs(families, timeout=20)
+    assert alive == [], "processes were left behind"
+
+
+def chat(url: str, **fields: Any) -> httpx.Response:
+    body = {"messages": [{"role": "user", "content": "hi"}], "temperature": 0, "max_tokens": 4, "ignore_eos": True, **fields}
+    return httpx.post(f"{url}/v1/chat/completions", json=body, timeout=WAIT_SECONDS)
+
+
+class Streaming:
+    """A long stream, read by a thread of its own."""
+
+    def __init__(self, url: str, **fields: Any) -> None:
+        self.events: list[str] = []
+        self._begun = threading.Event()
+        self._body = {"messages": [{"role": "user", "content": "tell"}], **LONG, **fields}
+        self._thread = threading.Thread(target=self._read, args=(url,), daemon=True)
+        self._thread.start()
+        assert self._begun.wait(WAIT_SECONDS), "the stream did not begin"
+
+    def _read(self, url: str) -> None:
+        with httpx.stream("POST", f"{url}/v1/chat/completions", json=self._body, timeout=WAIT_SECONDS) as response:
+            for line in response.iter_lines():
+                self.events += [line] if line else []
+                if len(self.events) > 3:
+                    self._begun.set()
+
+    def wait(self) -> list[str]:
+        self._thread.join(WAIT_SECONDS)
+        assert not self._thread.is_alive(), "the stream hangs"
+        return self.events
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < deadline, "it did not come true in time"
+        time.sleep(0.02)
+
+
+def test_sigterm_lets_running_answers_end_and_leaves_nothing(serve: Callable[..., ServeProcess]) -> None:
+    server = serve()
+    [engine] = server.find("inset.engine.process.core_main")
+    folder = next(Path(entry.laddr).parent for entry in engine.net_connections("unix") if entry.laddr.endswith("control.sock"))
+    assert chat(server.url).status_code == 200
+    running = Streaming(server.url, max_tokens=400)
+    assert server.stop() == 0
+    assert running.wait()[-1] == "data: [DONE]"
+    assert '"finish_reason":"length"' in running.events[-2]
+    assert not folder.exists()
+    lines = [json.loads(line) for line in server.log.splitlines() if line.startswith("{")]
+    assert [line["route"] for line in lines if line["event"] == "request"] == ["/v1/chat/completions"] * 2
+    assert "tell" not in server.log
+
+
+def test_killed_engine_core_ends_what_runs_and_turns_health_bad(serve: Callable[..., ServeProcess]) -> None:
+    server = serve()
+    running = [Streaming(server.url) for _ in range(3)]
+    [engine] = server.find("inset.engine.process.core_main")
+    engine.kill()
+    for stream in running:
+        assert any('"code":"engine_dead"' in event for event in stream.wait()[-2:])
+    assert httpx.get(f"{server.url}/health").status_code == 503
+    refused = chat(server.url)
+    assert refused.status_code == 503
+    assert refused.headers["retry-after"]
+    server.wait_for("engine core has ended")
+    assert server.stop() == 0
+
+
+def test_server_in_one_process_has_no_children(serve: Callable[..., ServeProcess]) -> None:
+    server = serve("--in-process", "--no-enable-prefix-caching")
+    assert server.family() == []
+    assert chat(server.url).status_code == 200
+    assert server.stop() == 0
+
+
+def test_several_front_ends_share_a_port_and_outlive_one_another(serve: Callable[..., ServeProcess]) -> None:
+    server = serve("--api-server-count", "2")
+    fronts = server.find("inset.server.front_main")
+    assert len(fronts) == 2
+    answers = {chat(server.url).json()["choices"][0]["message"]["content"] for _ in range(6)}
+    assert len(answers) == 1
+    fronts[0].kill()
+    server.wait_for("front end .* has ended with status -9; 1 are left")
+    assert {chat(server.url).json()["choices"][0]["message"]["content"] for _ in range(6)} == answers
+    everyone = server.family()
+    server.process.kill()
+    server.stop(signal.SIGKILL)
+    _, alive = psutil.wait_procs(everyone, timeout=30)
+    assert alive == []
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--api-server-count", "2", "--mm-processor-cache-type", "lru"], "--mm-processor-cache-type lru .*--api-server-count"),
+        (["--api-server-count", "2", "--mm-processor-cache-type", "shm"], "--mm-processor-cache-type shm .*--api-server-count"),
+        (["--api-server-count", "2", "--in-process"], "--in-process"),
+        (["--api-server-count", "0"], "--api-server-count"),
+        (["--max-num-seqs", "many"], "--max-num-seqs"),
+        (["--limit-mm-per-prompt", "4"], "JSON object"),
+        (["--plugin", "no-such-plugin"], "no-such-plugin"),
+    ],
+)
+def test_options_that_cannot_be_served_end_the_start(checkpoint: Path, options: list[str], words: str) -> None:
+    command = [sys.executable, "-m", "inset", "serve", str(checkpoint), "--port", "0", *options]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_SECONDS, check=False)
+    assert ended.returncode == 1
+    assert re.search(words, ended.stderr)
+    assert "Traceback" not in ended.stderr
+
+
+def test_port_that_is_taken_is_told_before_the_model_loads(checkpoint: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        command = [sys.executable, "-m", "inset", "serve", str(checkpoint), "--port", port]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_SECONDS, check=False)
+    assert (ended.returncode, "Choose another with --port" in ended.stderr) == (1, True)
+
+
+def test_help_names_every_option(checkpoint: Path) -> None:
+    ended = subprocess.run([sys.executable, "-m", "inset", "serve", "--help"], capture_output=True, text=True, timeout=60, check=True)
+    for flag in ("--media-connector", "--limit-mm-per-prompt.image", "--mm-processor-cache-type", "--api-server-count", "--plugin"):
+        assert flag in ended.stdout
