@@ -15,6 +15,7 @@ from inset.errors import InsetError
 __all__ = ["COMMANDS", "Command", "main"]
 
 COMMANDS: Final = {
+    "new": "write a new plugin package: a connector, a model family, a cache type",
     "serve": "serve a model over the OpenAI API",
     "plugins": "list the installed plugins, check one, or find out why one is not loaded",
 }

@@ -1,0 +1,1 @@
+"""A type of processor cache for Inset."""

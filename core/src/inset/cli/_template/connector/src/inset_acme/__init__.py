@@ -1,0 +1,1 @@
+"""acme: URLs for Inset."""

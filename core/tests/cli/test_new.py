@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import ast
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from inset.cli import main
+from inset.cli.new import KINDS
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_spelling_of_the_name_is_filled_in(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["new", kind, "my-own-store"]) == 0
+    folder = tmp_path / "inset-my-own-store"
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert {"plugin.py", "pyproject.toml", "README.md", "py.typed", "test_conformance.py", "test_plugin.py"} <= {path.name for path in files}
+    for path in files:
+        assert "acme" not in path.read_text().lower(), path
+        assert "acme" not in path.as_posix()
+        if path.suffix == ".py":
+            ast.parse(path.read_text())
+    project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+    assert project["entry-points"]["inset"] == {"my-own-store": "inset_my_own_store.plugin"}
+    assert "MyOwnStore" in (folder / "tests" / "test_conformance.py").read_text()
+
+
+def test_it_says_what_to_do_next(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["new", "connector", "shelf", "--folder", str(tmp_path / "there")]) == 0
+    assert "pip install --editable '.[test]' && pytest" in capsys.readouterr().out
+    assert (tmp_path / "there" / "src" / "inset_shelf" / "plugin.py").is_file()
+
+
+@pytest.mark.parametrize("name", ["Shelf", "9lives", "my_store", "a--b", "-a", "a/b", "", "é"])
+def test_a_name_of_another_form_is_refused(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["new", "cache", "--folder", str(tmp_path / "x"), "--", name]) == 1
+    assert "is no name for a plugin" in capsys.readouterr().err
+    assert not (tmp_path / "x").exists()
+
+
+def test_nothing_is_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "kept").write_text("mine")
+    assert main(["new", "connector", "shelf", "--folder", str(tmp_path)]) == 1
+    assert "is not empty" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
