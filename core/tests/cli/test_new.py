@@ -16,7 +16,9 @@ def test_every_spelling_of_the_name_is_filled_in(kind: str, tmp_path: Path, monk
     assert main(["new", kind, "my-own-store"]) == 0
     folder = tmp_path / "inset-my-own-store"
     files = [path for path in folder.rglob("*") if path.is_file()]
-    assert {"plugin.py", "pyproject.toml", "README.md", "py.typed", "test_conformance.py", "test_plugin.py"} <= {path.name for path in files}
+    assert {"plugin.py", "pyproject.toml", "README.md", "py.typed", "test_conformance.py", "test_plugin.py"} <= {
+        path.name for path in files
+    }
     for path in files:
         assert "acme" not in path.read_text().lower(), path
         assert "acme" not in path.as_posix()

@@ -1,0 +1,1 @@
+"""The model family Acme for Inset."""
