@@ -1,0 +1,163 @@
+"""Measures a checkpoint on scenes that training never saw, one kind of question after the other.
+
+    python evaluate.py FOLDER --scenes 200                     with plain transformers
+    python evaluate.py FOLDER --scenes 200 --backend inset     through inset.LLM
+
+Every question is a conversation of its own about picture files of full size; an answer counts when it is right word for word.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import io
+import json
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+from questions import KINDS_FOR_TWO, KINDS_OF_QUESTION, Question, ask, ask_two
+from scenes import COLOURS, KINDS, Pixels, Shape, draw_scene
+
+MAX_TOKENS = 32
+BATCH = 32
+MAX_IN_PAIR = 3
+"""The first of two pictures holds at most so many objects."""
+Answerer = Callable[[list["Task"]], list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One question with the pictures that it is about."""
+
+    pictures: tuple[Pixels, ...]
+    question: Question
+
+
+def held_out_tasks(scenes: int, split: str = "test") -> Iterator[Task]:
+    """Yields, for each scene, one question of every kind that it allows."""
+    for index in range(scenes):
+        rng = np.random.default_rng([7, index])
+        scene = draw_scene(split, 2 * index)
+        for kind in KINDS_OF_QUESTION:
+            question = ask(rng, scene.shapes, kind)
+            if question is not None:
+                yield Task((scene.picture,), question)
+        one = scene if len(scene.shapes) <= MAX_IN_PAIR else draw_scene(split, 2 * index, content=_content(scene.shapes[:1]))
+        other = draw_scene(split, 2 * index + 1, content=_second_content(rng, one.shapes))
+        for kind in KINDS_FOR_TWO:
+            question = ask_two(rng, one.shapes, other.shapes, kind)
+            if question is not None:
+                yield Task((one.picture, other.picture), question)
+
+
+def _content(shapes: tuple[Shape, ...]) -> list[tuple[str, str]]:
+    return [(shape.kind, shape.colour) for shape in shapes]
+
+
+def _second_content(rng: np.random.Generator, shapes: tuple[Shape, ...]) -> list[tuple[str, str]] | None:
+    """Returns what a second picture shows: the same, the same with one thing changed, or None for anything."""
+    style, content = rng.random(), _content(shapes)
+    if style > 0.7 or (style > 0.4 and not content):
+        return None
+    if style > 0.4:
+        i = int(rng.integers(len(content)))
+        kind, colour = content[i]
+        content[i] = (_other(rng, KINDS, kind), colour) if rng.random() < 0.5 else (kind, _other(rng, COLOURS, colour))
+    return content
+
+
+def _other(rng: np.random.Generator, values: tuple[str, ...], value: str) -> str:
+    return str(rng.choice([v for v in values if v != value]))
+
+
+def with_transformers(folder: Path) -> Answerer:
+    """Returns a function that answers with transformers' own model and processor."""
+    import torch
+    from transformers import AutoProcessor, LlavaForConditionalGeneration
+
+    processor: Any = AutoProcessor.from_pretrained(folder)
+    model: Any = LlavaForConditionalGeneration.from_pretrained(folder, dtype=torch.float32).eval()
+
+    def answer(tasks: list[Task]) -> list[str]:
+        prompts = [
+            processor.apply_chat_template(
+                [{"role": "user", "content": [*[{"type": "image"}] * len(t.pictures), {"type": "text", "text": t.question.text}]}],
+                add_generation_prompt=True,
+            )
+            for t in tasks
+        ]
+        images = [Image.fromarray(picture) for t in tasks for picture in t.pictures]
+        inputs = processor(text=prompts, images=images, padding=True, return_tensors="pt")
+        inputs.pop("token_type_ids", None)
+        output = model.generate(**inputs, max_new_tokens=MAX_TOKENS, do_sample=False)
+        return list(processor.batch_decode(output[:, inputs["input_ids"].shape[1] :], skip_special_tokens=True))
+
+    return answer
+
+
+def with_inset(folder: Path) -> Answerer:
+    """Returns a function that answers through `inset.LLM`."""
+    import inset
+
+    llm: Any = inset.LLM(str(folder))
+    params = inset.SamplingParams(temperature=0, max_tokens=MAX_TOKENS)
+
+    def answer(tasks: list[Task]) -> list[str]:
+        conversations = [
+            [{"role": "user", "content": [*map(_image_part, t.pictures), {"type": "text", "text": t.question.text}]}] for t in tasks
+        ]
+        return [llm.chat(conversation, params)[0].outputs[0].text for conversation in conversations]
+
+    return answer
+
+
+def _image_part(picture: Pixels) -> dict[str, object]:
+    file = io.BytesIO()
+    Image.fromarray(picture).save(file, "PNG")
+    url = "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+def measure(answerer: Answerer, tasks: list[Task], *, show: int = 0) -> dict[str, tuple[int, int]]:
+    """Returns (right, asked) for each kind of question, and prints the first `show` wrong answers."""
+    counts: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+    ordered = sorted(tasks, key=lambda task: len(task.pictures))
+    for start in range(0, len(ordered), BATCH):
+        batch = ordered[start : start + BATCH]
+        for task, text in zip(batch, answerer(batch), strict=True):
+            right = text.strip() == task.question.answer
+            counts[task.question.kind][0] += right
+            counts[task.question.kind][1] += 1
+            if not right and show > 0:
+                show -= 1
+                print(f"{task.question.text!r}: {text!r}, right is {task.question.answer!r}")
+    return {kind: (right, asked) for kind, (right, asked) in counts.items()}
+
+
+def main() -> None:
+    """Runs the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--scenes", type=int, default=200)
+    parser.add_argument("--backend", choices=("transformers", "inset"), default="transformers")
+    parser.add_argument("--show", type=int, default=0, help="how many wrong answers to print")
+    parser.add_argument("--json", type=Path, help="write the figures here")
+    options = parser.parse_args()
+    began = time.monotonic()
+    answerer = with_inset(options.folder) if options.backend == "inset" else with_transformers(options.folder)
+    result = measure(answerer, list(held_out_tasks(options.scenes)), show=options.show)
+    for kind, (right, asked) in result.items():
+        print(f"{kind:20} {right / asked:7.1%}  of {asked}")
+    print(f"{time.monotonic() - began:.0f} s")
+    if options.json:
+        options.json.write_text(json.dumps({kind: {"right": right, "asked": asked} for kind, (right, asked) in result.items()}, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,265 @@
+"""Trains the whole model to answer questions, starting from the vision tower that `vision.py` trained.
+
+    python language.py --scenes FOLDER --vision FILE --checkpoint FOLDER --state FILE --steps 5000
+
+The kinds of question that go wrong are asked more often. What is saved is a running mean of the weights.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections import defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+from build import IMAGE, llava_config
+from data import IGNORED, Picture, Pool, patch_labels, pixel_values
+from packing import Batch, Encode, Row, collate, encoder, row_about_one, row_about_two, row_of_chat, row_of_turns
+from questions import KINDS_FOR_TWO, KINDS_OF_QUESTION, Question, ask, ask_two
+from scenes import COLOURS, KINDS
+from tokenizers import Tokenizer
+from torch import Tensor, nn
+from transformers import LlavaForConditionalGeneration
+from vision import ATTENTION, PatchHeads, learning_rate
+
+ROWS, QUESTIONS = 24, 8
+TWO_ROWS, TWO_QUESTIONS = 14, 7
+
+
+@dataclass(slots=True)
+class Pairs:
+    """Finds pictures with the same or nearly the same content."""
+
+    pool: Pool
+    by_content: dict[tuple[tuple[str, str], ...], list[int]] = field(default_factory=lambda: defaultdict(list))
+    known: int = 0
+
+    def refresh(self) -> None:
+        """Takes in the pictures that the pool has gained."""
+        for index in range(self.known, len(self.pool)):
+            self.by_content[_content(self.pool.get(index))].append(index)
+        self.known = len(self.pool)
+
+    def draw(self, rng: np.random.Generator) -> tuple[Picture, Picture]:
+        """Returns two pictures: the same content, one thing changed, or anything."""
+        first = self.pool.draw(rng)
+        while len(first.shapes) > 3:
+            first = self.pool.draw(rng)
+        style = rng.random()
+        content = list(_content(first))
+        if style > 0.7 or (style > 0.4 and not content):
+            second = self.pool.draw(rng)
+            return first, second
+        if style > 0.4:
+            i = int(rng.integers(len(content)))
+            kind, colour = content[i]
+            content[i] = (_other(rng, KINDS, kind), colour) if rng.random() < 0.5 else (kind, _other(rng, COLOURS, colour))
+        among = self.by_content.get(tuple(sorted(content)))
+        if not among:
+            return first, self.pool.draw(rng)
+        index = among[int(rng.integers(len(among)))]
+        return first, self.pool.get(index, mirror_x=bool(rng.integers(2)), mirror_y=bool(rng.integers(2)))
+
+
+def _content(picture: Picture) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted((shape.kind, shape.colour) for shape in picture.shapes))
+
+
+def _other(rng: np.random.Generator, values: tuple[str, ...], value: str) -> str:
+    return str(rng.choice([v for v in values if v != value]))
+
+
+class Mix:
+    """How often each kind of question is asked: the more, the more often it goes wrong."""
+
+    def __init__(self, errors: dict[str, float] | None = None) -> None:
+        self.errors = errors or dict.fromkeys((*KINDS_OF_QUESTION, *KINDS_FOR_TWO, "chat"), 1.0)
+
+    def kinds(self, rng: np.random.Generator, among: tuple[str, ...], count: int) -> list[str]:
+        """Draws kinds of question."""
+        weights = np.array([0.04 + self.errors[kind] for kind in among])
+        return [str(kind) for kind in rng.choice(among, count, p=weights / weights.sum())]
+
+    def learn(self, kinds: list[str], right: list[bool]) -> None:
+        """Takes in which questions of a batch were answered right."""
+        seen: dict[str, list[bool]] = defaultdict(list)
+        for kind, ok in zip(kinds, right, strict=True):
+            seen[kind].append(ok)
+        for kind, oks in seen.items():
+            self.errors[kind] += 0.05 * (1 - sum(oks) / len(oks) - self.errors[kind])
+
+
+def questions_about(rng: np.random.Generator, picture: Picture, mix: Mix, count: int) -> list[Question]:
+    """Returns up to `count` questions about one picture, and at least one."""
+    found = [ask(rng, picture.shapes, kind) for kind in mix.kinds(rng, KINDS_OF_QUESTION, count + 2)]
+    known = [question for question in found if question is not None][:count]
+    counting = ask(rng, picture.shapes, "counting")
+    return known or ([] if counting is None else [counting])
+
+
+def batch_of_one(rng: np.random.Generator, pool: Pool, mix: Mix, encode: Encode, most: int) -> Batch:
+    """Returns a batch of rows about one picture each, with at most `most` objects in it."""
+    rows: list[Row] = [row_of_chat(rng, encode)]
+    while len(rows) < ROWS:
+        picture = pool.draw(rng)
+        if len(picture.shapes) <= most:
+            rows.append(row_about_one(rng, picture, questions_about(rng, picture, mix, QUESTIONS), encode))
+    return collate(rows)
+
+
+def batch_of_two(rng: np.random.Generator, pairs: Pairs, mix: Mix, encode: Encode) -> Batch:
+    """Returns a batch of rows about two pictures each."""
+    rows: list[Row] = []
+    while len(rows) < TWO_ROWS:
+        pictures = pairs.draw(rng)
+        if rng.random() < 0.1:
+            asked = (questions_about(rng, pictures[0], mix, 1), questions_about(rng, pictures[1], mix, TWO_QUESTIONS))
+            rows.append(row_of_turns(rng, pictures, asked, encode))
+            continue
+        shapes = pictures[0].shapes, pictures[1].shapes
+        found = [ask_two(rng, *shapes, kind) for kind in mix.kinds(rng, KINDS_FOR_TWO, TWO_QUESTIONS + 1)]
+        rows.append(row_about_two(rng, pictures, [q for q in found if q is not None], encode))
+    return collate(rows)
+
+
+def forward(model: LlavaForConditionalGeneration, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Returns logits at the labelled positions (num_labels, vocab_size), and patch features (num_pictures, num_patches, hidden_size)."""
+    inner = model.model
+    features = inner.vision_tower(pixel_values=pixel_values(batch.pictures)).last_hidden_state[:, 1:]
+    embeds = inner.language_model.embed_tokens(batch.input_ids)
+    spliced = inner.multi_modal_projector(features).flatten(0, 1)
+    embeds = embeds.masked_scatter((batch.input_ids == IMAGE)[..., None], spliced.to(embeds.dtype))
+    hidden = inner.language_model(
+        inputs_embeds=embeds, attention_mask=batch.mask, position_ids=batch.position_ids, use_cache=False
+    ).last_hidden_state
+    return model.lm_head(hidden[batch.labels != IGNORED]).float(), features
+
+
+def answered_right(logits: Tensor, batch: Batch) -> list[bool]:
+    """Returns for each question of the batch whether every token of its answer is the most likely one."""
+    asked = batch.labels != IGNORED
+    hits = logits.argmax(-1) == batch.labels[asked]
+    right = torch.ones(len(batch.kinds), dtype=torch.bool)
+    right[batch.asked[asked][~hits]] = False
+    return right.tolist()
+
+
+@torch.no_grad()
+def held_out(model: LlavaForConditionalGeneration, pairs: Pairs, encode: Encode, batches: int = 4) -> dict[str, float]:
+    """Returns the share of right answers for each kind of question, on scenes that training never saw."""
+    rng, mix = np.random.default_rng(9), Mix()
+    seen: dict[str, list[bool]] = defaultdict(list)
+    for number in range(2 * batches):
+        batch = batch_of_two(rng, pairs, mix, encode) if number % 2 else batch_of_one(rng, pairs.pool, mix, encode, 4)
+        for kind, ok in zip(batch.kinds, answered_right(forward(model, batch)[0], batch), strict=True):
+            seen[kind].append(ok)
+    return {kind: round(sum(oks) / len(oks), 3) for kind, oks in seen.items()}
+
+
+def new_model(vision_state: Path) -> tuple[LlavaForConditionalGeneration, PatchHeads]:
+    """Returns the model with a trained vision tower and a fresh language model."""
+    config = llava_config()
+    config.text_config.initializer_range = 0.05
+    model = LlavaForConditionalGeneration._from_config(config, attn_implementation=ATTENTION)
+    heads = PatchHeads(config.vision_config.hidden_size)
+    state = torch.load(vision_state)
+    model.model.vision_tower.load_state_dict(state["tower"])
+    heads.load_state_dict(state["heads"])
+    return model, heads
+
+
+class Trainer:
+    """The model, its optimiser and running mean, and how they are kept on disk."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.model, self.heads = new_model(options.vision)
+        tower = list(self.model.model.vision_tower.parameters()) + list(self.heads.parameters())
+        ids = {id(p) for p in tower}
+        rest = [p for p in self.model.parameters() if id(p) not in ids]
+        groups = [{"params": rest, "scale": 1.0}, {"params": tower, "scale": options.tower_scale}]
+        self.optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.98), weight_decay=0.02)
+        self.mean = {name: value.clone() for name, value in self.model.state_dict().items()}
+        self.mix, self.step = Mix(), 0
+        if options.state.exists():
+            state = torch.load(options.state, weights_only=False)
+            self.model.load_state_dict(state["model"])
+            self.heads.load_state_dict(state["heads"])
+            self.optimizer.load_state_dict(state["optimizer"])
+            self.mean, self.mix, self.step = state["mean"], Mix(state["errors"]), state["step"]
+        self.encode = encoder(Tokenizer.from_file(str(options.checkpoint / "tokenizer.json")))
+        self.pairs = Pairs(Pool(options.scenes, "train"))
+        self.held_out = Pairs(Pool(options.scenes, "validation"))
+        self.pairs.refresh()
+        self.held_out.refresh()
+
+    def train_step(self) -> float:
+        """Learns from one batch; returns the loss on the answers."""
+        rng = np.random.default_rng([2, self.step])
+        if rng.random() < self.options.share_of_two:
+            batch = batch_of_two(rng, self.pairs, self.mix, self.encode)
+        else:
+            batch = batch_of_one(rng, self.pairs.pool, self.mix, self.encode, 1 + self.step // 200)
+        with torch.autocast("cpu", torch.bfloat16):
+            logits, features = forward(self.model, batch)
+        loss = nn.functional.cross_entropy(logits, batch.labels[batch.labels != IGNORED])
+        (loss + self.options.side * self.heads.loss(features, patch_labels(batch.pictures))).backward()
+        self.mix.learn(batch.kinds, answered_right(logits.detach(), batch))
+        for group in self.optimizer.param_groups:
+            nn.utils.clip_grad_norm_(group["params"], 1.0)
+            rate = learning_rate(self.step, self.options.steps, peak=self.options.rate, floor=2e-5, warmup=150)
+            group["lr"] = rate * group["scale"]
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self.step += 1
+        keep = min(0.998, (self.step + 1) / (self.step + 10))
+        with torch.no_grad():
+            for name, value in self.model.state_dict().items():
+                self.mean[name].lerp_(value, 1 - keep) if value.is_floating_point() else self.mean[name].copy_(value)
+        return loss.item()
+
+    def save(self) -> None:
+        """Writes the state to resume from, and the checkpoint of the mean weights in float16; prints how it does on held-out scenes."""
+        averaged = LlavaForConditionalGeneration(llava_config())
+        averaged.load_state_dict(self.mean)
+        print(f"held out at {self.step}: {held_out(averaged, self.held_out, self.encode)}", flush=True)
+        averaged.half().save_pretrained(self.options.checkpoint)
+        part = self.options.state.with_suffix(".part")
+        parts = {"model": self.model, "heads": self.heads, "optimizer": self.optimizer}
+        state = {name: value.state_dict() for name, value in parts.items()}
+        torch.save({**state, "mean": self.mean, "errors": self.mix.errors, "step": self.step}, part)
+        part.rename(self.options.state)
+
+
+def main() -> None:
+    """Runs the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name in ("scenes", "vision", "checkpoint", "state"):
+        parser.add_argument(f"--{name}", type=Path, required=True)
+    parser.add_argument("--steps", type=int, default=5000)
+    parser.add_argument("--rate", type=float, default=1e-3)
+    parser.add_argument("--tower-scale", type=float, default=0.4)
+    parser.add_argument("--share-of-two", type=float, default=0.35)
+    parser.add_argument("--side", type=float, default=0.15)
+    parser.add_argument("--save-every", type=int, default=300)
+    parser.add_argument("--threads", type=int, default=1)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    torch.manual_seed(2)
+    trainer = Trainer(options)
+    began, mean = time.monotonic(), 0.0
+    while trainer.step < options.steps:
+        loss = trainer.train_step()
+        mean = 0.97 * mean + 0.03 * loss if mean else loss
+        if trainer.step % 50 == 0:
+            errors = {kind: round(error, 2) for kind, error in trainer.mix.errors.items()}
+            print(f"step {trainer.step} loss {mean:.3f} seconds {time.monotonic() - began:.0f} errors {errors}", flush=True)
+        if trainer.step % options.save_every == 0 or trainer.step == options.steps:
+            trainer.save()
+
+
+if __name__ == "__main__":
+    main()
