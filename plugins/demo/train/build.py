@@ -10,14 +10,16 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import LlamaConfig, LlavaConfig
+
 from data import MEAN, STD
 from questions import CHAT, KINDS_FOR_TWO, KINDS_OF_QUESTION, SYSTEM_PROMPTS, ask, ask_two
 from scenes import IMAGE_SIZE, draw_scene
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import LlamaConfig, LlavaConfig
 from vision import VISION
 
 SPECIAL = ("<pad>", "<s>", "</s>", "<image>", "<|system|>", "<|user|>", "<|assistant|>")
@@ -87,6 +89,51 @@ def train_tokenizer(scenes: int = 3000) -> Tokenizer:
     return tokenizer
 
 
+def tokenizer_config() -> dict[str, object]:
+    """Returns tokenizer_config.json: which tokens are special, and that encoding adds none."""
+    return {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "bos_token": SPECIAL[BOS],
+        "eos_token": SPECIAL[EOS],
+        "pad_token": SPECIAL[PAD],
+        "additional_special_tokens": list(SPECIAL[IMAGE:]),
+        "image_token": SPECIAL[IMAGE],
+        "model_max_length": MAX_LENGTH,
+        "clean_up_tokenization_spaces": False,
+        "add_bos_token": False,
+        "padding_side": "left",
+    }
+
+
+def preprocessor_config() -> dict[str, object]:
+    """Returns preprocessor_config.json: the whole picture, resized to a square."""
+    return {
+        "image_processor_type": "CLIPImageProcessor",
+        "do_convert_rgb": True,
+        "do_resize": True,
+        "size": {"height": IMAGE_SIZE, "width": IMAGE_SIZE},
+        "resample": 3,
+        "do_center_crop": False,
+        "crop_size": {"height": IMAGE_SIZE, "width": IMAGE_SIZE},
+        "do_rescale": True,
+        "rescale_factor": 1 / 255,
+        "do_normalize": True,
+        "image_mean": list(MEAN),
+        "image_std": list(STD),
+    }
+
+
+def processor_config() -> dict[str, object]:
+    """Returns processor_config.json: how many tokens stand for a picture."""
+    return {
+        "processor_class": "LlavaProcessor",
+        "image_token": SPECIAL[IMAGE],
+        "patch_size": VISION.patch_size,
+        "vision_feature_select_strategy": "default",
+        "num_additional_image_tokens": 1,
+    }
+
+
 def write_folder(folder: Path) -> None:
     """Writes every file of the checkpoint but the weights."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -94,56 +141,17 @@ def write_folder(folder: Path) -> None:
     llava_config().save_pretrained(folder)
     config = json.loads((folder / "config.json").read_text())
     _write(folder / "config.json", {**config, "architectures": ["LlavaForConditionalGeneration"], "dtype": "float16"})
-    (folder / "chat_template.jinja").write_text(CHAT_TEMPLATE)
     _write(folder / "generation_config.json", {"bos_token_id": BOS, "eos_token_id": EOS, "pad_token_id": PAD, "do_sample": False})
-    _write(
-        folder / "tokenizer_config.json",
-        {
-            "tokenizer_class": "PreTrainedTokenizerFast",
-            "bos_token": SPECIAL[BOS],
-            "eos_token": SPECIAL[EOS],
-            "pad_token": SPECIAL[PAD],
-            "additional_special_tokens": list(SPECIAL[IMAGE:]),
-            "image_token": SPECIAL[IMAGE],
-            "model_max_length": MAX_LENGTH,
-            "clean_up_tokenization_spaces": False,
-            "add_bos_token": False,
-            "padding_side": "left",
-        },
-    )
-    _write(
-        folder / "preprocessor_config.json",
-        {
-            "image_processor_type": "CLIPImageProcessor",
-            "do_convert_rgb": True,
-            "do_resize": True,
-            "size": {"height": IMAGE_SIZE, "width": IMAGE_SIZE},
-            "resample": 3,
-            "do_center_crop": False,
-            "crop_size": {"height": IMAGE_SIZE, "width": IMAGE_SIZE},
-            "do_rescale": True,
-            "rescale_factor": 1 / 255,
-            "do_normalize": True,
-            "image_mean": list(MEAN),
-            "image_std": list(STD),
-        },
-    )
-    _write(
-        folder / "processor_config.json",
-        {
-            "processor_class": "LlavaProcessor",
-            "image_token": SPECIAL[IMAGE],
-            "patch_size": VISION.patch_size,
-            "vision_feature_select_strategy": "default",
-            "num_additional_image_tokens": 1,
-        },
-    )
+    _write(folder / "tokenizer_config.json", tokenizer_config())
+    _write(folder / "preprocessor_config.json", preprocessor_config())
+    _write(folder / "processor_config.json", processor_config())
+    (folder / "chat_template.jinja").write_text(CHAT_TEMPLATE)
 
 
 def _sentences(scenes: int) -> Iterator[str]:
     rng = np.random.default_rng(5)
     shapes = [draw_scene("train", index, (64, 64)).shapes for index in range(scenes)]
-    for first, second in zip(shapes, shapes[1:], strict=False):
+    for first, second in pairwise(shapes):
         asked = [ask(rng, first, kind) for kind in KINDS_OF_QUESTION] + [ask_two(rng, first, second, kind) for kind in KINDS_FOR_TWO]
         for question in asked:
             if question is not None:

@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scenes import COLOURS, GRID, KINDS, MAX_OBJECTS, Pixels, Shape
 from torch import Tensor
+
+from scenes import COLOURS, GRID, KINDS, MAX_OBJECTS, Pixels, Shape
 
 MEAN = (0.5, 0.5, 0.5)
 STD = (0.25, 0.25, 0.25)

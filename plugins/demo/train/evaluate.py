@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import base64
+import importlib
 import io
 import json
 import time
@@ -21,6 +22,7 @@ from typing import Any
 
 import numpy as np
 from PIL import Image
+
 from questions import KINDS_FOR_TWO, KINDS_OF_QUESTION, Question, ask, ask_two
 from scenes import COLOURS, KINDS, Pixels, Shape, draw_scene
 
@@ -103,9 +105,8 @@ def with_transformers(folder: Path) -> Answerer:
 
 def with_inset(folder: Path) -> Answerer:
     """Returns a function that answers through `inset.LLM`."""
-    import inset
-
-    llm: Any = inset.LLM(str(folder))
+    inset: Any = importlib.import_module("inset")
+    llm = inset.LLM(str(folder))
     params = inset.SamplingParams(temperature=0, max_tokens=MAX_TOKENS)
 
     def answer(tasks: list[Task]) -> list[str]:
@@ -156,7 +157,9 @@ def main() -> None:
         print(f"{kind:20} {right / asked:7.1%}  of {asked}")
     print(f"{time.monotonic() - began:.0f} s")
     if options.json:
-        options.json.write_text(json.dumps({kind: {"right": right, "asked": asked} for kind, (right, asked) in result.items()}, indent=2) + "\n")
+        options.json.write_text(
+            json.dumps({kind: {"right": right, "asked": asked} for kind, (right, asked) in result.items()}, indent=2) + "\n"
+        )
 
 
 if __name__ == "__main__":

@@ -15,18 +15,19 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from tokenizers import Tokenizer
+from torch import Tensor, nn
+from transformers import LlavaForConditionalGeneration
+
 from build import IMAGE, llava_config
 from data import IGNORED, Picture, Pool, patch_labels, pixel_values
 from packing import Batch, Encode, Row, collate, encoder, row_about_one, row_about_two, row_of_chat, row_of_turns
 from questions import KINDS_FOR_TWO, KINDS_OF_QUESTION, Question, ask, ask_two
 from scenes import COLOURS, KINDS
-from tokenizers import Tokenizer
-from torch import Tensor, nn
-from transformers import LlavaForConditionalGeneration
 from vision import ATTENTION, PatchHeads, learning_rate
 
-ROWS, QUESTIONS = 24, 8
-TWO_ROWS, TWO_QUESTIONS = 14, 7
+ROWS, QUESTIONS = 10, 9
+TWO_ROWS, TWO_QUESTIONS = 7, 7
 
 
 @dataclass(slots=True)
@@ -163,7 +164,8 @@ def new_model(vision_state: Path) -> tuple[LlavaForConditionalGeneration, PatchH
     """Returns the model with a trained vision tower and a fresh language model."""
     config = llava_config()
     config.text_config.initializer_range = 0.05
-    model = LlavaForConditionalGeneration._from_config(config, attn_implementation=ATTENTION)
+    model = LlavaForConditionalGeneration(config)
+    model.set_attn_implementation(ATTENTION)
     heads = PatchHeads(config.vision_config.hidden_size)
     state = torch.load(vision_state)
     model.model.vision_tower.load_state_dict(state["tower"])
@@ -181,7 +183,7 @@ class Trainer:
         ids = {id(p) for p in tower}
         rest = [p for p in self.model.parameters() if id(p) not in ids]
         groups = [{"params": rest, "scale": 1.0}, {"params": tower, "scale": options.tower_scale}]
-        self.optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.98), weight_decay=0.02)
+        self.optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.98), weight_decay=0.02, fused=True)
         self.mean = {name: value.clone() for name, value in self.model.state_dict().items()}
         self.mix, self.step = Mix(), 0
         if options.state.exists():
@@ -190,11 +192,23 @@ class Trainer:
             self.heads.load_state_dict(state["heads"])
             self.optimizer.load_state_dict(state["optimizer"])
             self.mean, self.mix, self.step = state["mean"], Mix(state["errors"]), state["step"]
+            if options.renew_tower:
+                self.renew_tower()
         self.encode = encoder(Tokenizer.from_file(str(options.checkpoint / "tokenizer.json")))
         self.pairs = Pairs(Pool(options.scenes, "train"))
         self.held_out = Pairs(Pool(options.scenes, "validation"))
         self.pairs.refresh()
         self.held_out.refresh()
+
+    def renew_tower(self) -> None:
+        """Takes the vision tower as the vision stage has left it by now."""
+        state = torch.load(self.options.vision)
+        self.model.model.vision_tower.load_state_dict(state["tower"])
+        self.heads.load_state_dict(state["heads"])
+        for parameter in (*self.model.model.vision_tower.parameters(), *self.heads.parameters()):
+            self.optimizer.state.pop(parameter, None)
+        for name, value in self.model.state_dict().items():
+            self.mean[name].copy_(value)
 
     def train_step(self) -> float:
         """Learns from one batch; returns the loss on the answers."""
@@ -202,7 +216,7 @@ class Trainer:
         if rng.random() < self.options.share_of_two:
             batch = batch_of_two(rng, self.pairs, self.mix, self.encode)
         else:
-            batch = batch_of_one(rng, self.pairs.pool, self.mix, self.encode, 1 + self.step // 200)
+            batch = batch_of_one(rng, self.pairs.pool, self.mix, self.encode, 1 + self.step // 250)
         with torch.autocast("cpu", torch.bfloat16):
             logits, features = forward(self.model, batch)
         loss = nn.functional.cross_entropy(logits, batch.labels[batch.labels != IGNORED])
@@ -241,10 +255,11 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=Path, required=True)
     parser.add_argument("--steps", type=int, default=5000)
     parser.add_argument("--rate", type=float, default=1e-3)
-    parser.add_argument("--tower-scale", type=float, default=0.4)
+    parser.add_argument("--tower-scale", type=float, default=0.5)
     parser.add_argument("--share-of-two", type=float, default=0.35)
-    parser.add_argument("--side", type=float, default=0.15)
-    parser.add_argument("--save-every", type=int, default=300)
+    parser.add_argument("--side", type=float, default=0.25)
+    parser.add_argument("--save-every", type=int, default=500)
+    parser.add_argument("--renew-tower", action="store_true", help="on resuming, take the tower from --vision again")
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
@@ -254,7 +269,7 @@ def main() -> None:
     while trainer.step < options.steps:
         loss = trainer.train_step()
         mean = 0.97 * mean + 0.03 * loss if mean else loss
-        if trainer.step % 50 == 0:
+        if trainer.step % 100 == 0:
             errors = {kind: round(error, 2) for kind, error in trainer.mix.errors.items()}
             print(f"step {trainer.step} loss {mean:.3f} seconds {time.monotonic() - began:.0f} errors {errors}", flush=True)
         if trainer.step % options.save_every == 0 or trainer.step == options.steps:

@@ -12,11 +12,12 @@ from functools import lru_cache
 
 import numpy as np
 import torch
+from tokenizers import Tokenizer
+from torch import Tensor
+
 from build import ASSISTANT, BOS, EOS, IMAGE, NUM_PATCHES, PAD, SYSTEM, USER
 from data import IGNORED, Picture
 from questions import CHAT, SYSTEM_PROMPTS, WHOLE, Question
-from tokenizers import Tokenizer
-from torch import Tensor
 
 Encode = Callable[[str], tuple[int, ...]]
 PICTURE_TOKENS = (IMAGE,) * NUM_PATCHES
@@ -200,5 +201,12 @@ def collate(rows: list[Row]) -> Batch:
     sees &= np.tri(length, dtype=bool)
     follows = np.concatenate([asked[:, 1:], np.full((len(rows), 1), -1)], 1)
     labels = np.where(follows >= 0, np.roll(ids, -1, 1), IGNORED)
-    tensors = [torch.from_numpy(a) for a in (ids, positions, sees[:, None], labels, follows)]
-    return Batch(*tensors, kinds, [picture for row in rows for picture in row.pictures])
+    return Batch(
+        input_ids=torch.from_numpy(ids),
+        position_ids=torch.from_numpy(positions),
+        mask=torch.from_numpy(sees[:, None]),
+        labels=torch.from_numpy(labels),
+        asked=torch.from_numpy(follows),
+        kinds=kinds,
+        pictures=[picture for row in rows for picture in row.pictures],
+    )

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+
 from scenes import COLOURS, KINDS, Shape
 
 Shapes = tuple[Shape, ...]
@@ -179,7 +180,12 @@ def _relation(rng: np.random.Generator, shapes: Shapes) -> tuple[str, str] | Non
     if names[i] is None or names[j] is None or abs(gap) < CLEAR * (1 if vertical else 0.75):
         return None
     true = words[0] if gap < 0 else words[1]
-    place = {"left": ("left of", "to the left of"), "right": ("right of", "to the right of"), "above": ("above",), "below": ("below", "under")}
+    place = {
+        "left": ("left of", "to the left of"),
+        "right": ("right of", "to the right of"),
+        "above": ("above",),
+        "below": ("below", "under"),
+    }
     if rng.random() < 0.55:
         form = _pick(rng, ("Is the {a} above or below the {b}?",) if vertical else ("Is the {a} left or right of the {b}?", _TO_THE))
         return form.replace("{a}", str(names[i])).replace("{b}", str(names[j])), true
@@ -216,7 +222,9 @@ def _references(rng: np.random.Generator, shapes: Shapes) -> list[str | None]:
 
 def _existence(rng: np.random.Generator, shapes: Shapes) -> tuple[str, str] | None:
     thing, answer = _thing(rng, shapes, wanted=bool(rng.integers(2)))
-    return _pick(rng, ("Is there {t}?", "Is there {t} in the {image}?", "Can you see {t}?", "Do you see {t}?")).replace("{t}", thing), answer
+    return _pick(rng, ("Is there {t}?", "Is there {t} in the {image}?", "Can you see {t}?", "Do you see {t}?")).replace(
+        "{t}", thing
+    ), answer
 
 
 def _thing(rng: np.random.Generator, shapes: Shapes, *, wanted: bool) -> tuple[str, str]:

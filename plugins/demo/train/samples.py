@@ -1,6 +1,6 @@
 """Draws the sample pictures that `inset_demo` ships, and writes down what is in them.
 
-    python samples.py ../src/inset_demo/samples
+python samples.py ../src/inset_demo/samples
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 from pathlib import Path
 
 from PIL import Image
+
 from questions import describe
 from scenes import draw_scene
 
@@ -28,7 +29,7 @@ def write_samples(folder: Path) -> None:
     contents = {}
     for name, index, size, content in SAMPLES:
         scene = draw_scene("sample", index, size, content)
-        Image.fromarray(scene.picture).save(folder / name, **({} if name.endswith("png") else {"quality": 85}))
+        Image.fromarray(scene.picture).save(folder / name, quality=85)
         contents[name] = describe(scene.shapes)
     (folder / "contents.json").write_text(json.dumps(contents, indent=2) + "\n")
 

@@ -94,7 +94,7 @@ def outline(kind: str) -> Floats:
     t = np.linspace(0, 2 * math.pi, 48, endpoint=False)
     x = 16 * np.sin(t) ** 3
     y = -(13 * np.cos(t) - 5 * np.cos(2 * t) - 2 * np.cos(3 * t) - np.cos(4 * t)) - 2.5
-    return np.stack([x, y], 1).astype(np.float32) / 16
+    return np.stack([x / 16, y / 16], 1).astype(np.float32)
 
 
 def draw_scene(split: str, index: int, size: tuple[int, int] | None = None, content: Sequence[tuple[str, str]] | None = None) -> Scene:
@@ -143,7 +143,8 @@ def background(rng: np.random.Generator, width: int, height: int, shades: list[F
         cells = int(rng.choice((3, 5, 9, 24)))
         coarse = Image.fromarray(rng.integers(0, 256, (cells, cells), np.uint8))
         mix = np.asarray(coarse.resize((width, height), Image.Resampling.BICUBIC), np.float32) / 255
-    return (first + (second - first) * mix[..., None] * rng.uniform(0.3, 1)).astype(np.float32)
+    blend: Floats = first + (second - first) * mix[..., None].astype(np.float32) * np.float32(rng.uniform(0.3, 1))
+    return blend
 
 
 def _polar(angles: NDArray[np.float64], radius: float | NDArray[np.float64]) -> Floats:
@@ -234,7 +235,7 @@ def _wear(rng: np.random.Generator, canvas: Floats) -> Pixels:
         canvas = canvas + (grain.repeat(2, 0).repeat(2, 1)[:height, :width] if coarse else grain)
     picture = Image.fromarray(np.clip(canvas, 0, 255).astype(np.uint8))
     if rng.random() < 0.15:
-        picture = picture.filter(ImageFilter.GaussianBlur(rng.uniform(0.3, max(picture.size) / 200)))
+        picture = picture.filter(ImageFilter.GaussianBlur(rng.uniform(0.3, max(0.3, max(picture.size) / 200))))
     if rng.random() < 0.4:
         file = io.BytesIO()
         picture.save(file, "JPEG", quality=int(rng.integers(25, 95)))
@@ -243,7 +244,10 @@ def _wear(rng: np.random.Generator, canvas: Floats) -> Pixels:
 
 
 def write_shard(folder: Path, split: str, number: int) -> None:
-    """Draws `SHARD` scenes into FOLDER/SPLIT-NUMBER.npz: pixels, patches, and the table of objects (kind, colour, x, y), kind -1 for none."""
+    """Draws `SHARD` scenes into FOLDER/SPLIT-NUMBER.npz.
+
+    It holds the resized pixels, the patches, and a table of the objects: kind, colour, x and y, kind -1 for none.
+    """
     path = folder / f"{split}-{number:04d}.npz"
     if path.exists():
         return

@@ -15,12 +15,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from data import IGNORED, LABEL_SIZES, Pool, patch_labels, pixel_values
-from scenes import IMAGE_SIZE
 from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface, CLIPVisionConfig, CLIPVisionModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
+
+from data import IGNORED, LABEL_SIZES, Pool, patch_labels, pixel_values
+from scenes import IMAGE_SIZE
 
 VISION = CLIPVisionConfig(
     hidden_size=192,
@@ -104,7 +105,8 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     torch.manual_seed(1)
-    tower, heads = CLIPVisionModel._from_config(VISION, attn_implementation=ATTENTION), PatchHeads(VISION.hidden_size)
+    tower, heads = CLIPVisionModel(VISION), PatchHeads(VISION.hidden_size)
+    tower.set_attn_implementation(ATTENTION)
     parameters = [*tower.parameters(), *heads.parameters()]
     optimizer = torch.optim.AdamW(parameters, lr=1e-3, betas=(0.9, 0.98), weight_decay=0.02)
     start = 0
@@ -122,10 +124,10 @@ def main() -> None:
         with torch.autocast("cpu", torch.bfloat16):
             features = tower(pixel_values=pixel_values(pictures)).last_hidden_state[:, 1:]
         loss = heads.loss(features, patch_labels(pictures))
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(parameters, 1.0)
         for group in optimizer.param_groups:
-            group["lr"] = learning_rate(step, options.steps, peak=1.2e-3, floor=3e-4, warmup=150)
+            group["lr"] = learning_rate(step, options.steps, peak=1.5e-3, floor=2e-4, warmup=150)
         optimizer.step()
         optimizer.zero_grad()
         mean = loss.item() if step == start else 0.97 * mean + 0.03 * loss.item()
