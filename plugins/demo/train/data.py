@@ -76,26 +76,56 @@ def pixel_values(pictures: list[Picture]) -> Tensor:
     return ((stacked - torch.tensor(MEAN)[:, None, None]) / torch.tensor(STD)[:, None, None]).contiguous()
 
 
-def patch_labels(pictures: list[Picture]) -> dict[str, Tensor]:
-    """Returns what each patch should tell: int64 (num_pictures, GRID * GRID) for each label, `IGNORED` where there is nothing to say.
+LABEL_SIZES = {
+    "kind": len(KINDS) + 1,
+    "colour": len(COLOURS) + 1,
+    "column": MAX_OBJECTS,
+    "centre": 2,
+    "count": MAX_OBJECTS + 1,
+    "row": MAX_OBJECTS,
+    "same kind": MAX_OBJECTS,
+    "same colour": MAX_OBJECTS,
+    **{f"has {value}": 2 for value in (*KINDS, *COLOURS)},
+}
+"""What each patch should tell, and how many values that has.
 
-    kind and colour of the object on the patch (0 none), its place from the left (0 first), whether its centre is here, and how many
-    objects the picture has.
-    """
-    labels = {name: np.full((len(pictures), GRID, GRID), IGNORED, np.int64) for name in ("kind", "colour", "place", "centre", "count")}
+Of the object on the patch: kind and colour (0 none), its place from the left and from the top (0 first), how many others are of its kind
+and of its colour. Of the patch: whether an object's centre is here. Of the picture: how many objects it has, and whether it has each kind
+and colour.
+"""
+
+
+def patch_labels(pictures: list[Picture]) -> dict[str, Tensor]:
+    """Returns int64 (num_pictures, GRID * GRID) for each name in `LABEL_SIZES`, `IGNORED` where there is nothing to say."""
+    labels = {name: np.full((len(pictures), GRID, GRID), IGNORED, np.int64) for name in LABEL_SIZES}
     for i, picture in enumerate(pictures):
-        known = picture.patches != 255
-        kinds = np.array([0, *(KINDS.index(s.kind) + 1 for s in picture.shapes)])
-        colours = np.array([0, *(COLOURS.index(s.colour) + 1 for s in picture.shapes)])
-        on_patch = np.where(known, picture.patches, 0)
-        labels["kind"][i] = np.where(known, kinds[on_patch], IGNORED)
-        labels["colour"][i] = np.where(known, colours[on_patch], IGNORED)
-        labels["place"][i] = np.where(known & (on_patch > 0), on_patch.astype(np.int64) - 1, IGNORED)
-        labels["centre"][i] = 0
-        labels["count"][i] = len(picture.shapes)
-        for shape in picture.shapes:
-            labels["centre"][i, min(int(shape.y * GRID), GRID - 1), min(int(shape.x * GRID), GRID - 1)] = 1
+        for name, value in _labels_of(picture).items():
+            labels[name][i] = value
     return {name: torch.from_numpy(value).flatten(1) for name, value in labels.items()}
 
 
-LABEL_SIZES = {"kind": len(KINDS) + 1, "colour": len(COLOURS) + 1, "place": MAX_OBJECTS, "centre": 2, "count": MAX_OBJECTS + 1}
+def _labels_of(picture: Picture) -> dict[str, NDArray[np.int64] | int]:
+    shapes = picture.shapes
+    kinds, colours = [s.kind for s in shapes], [s.colour for s in shapes]
+    heights = sorted(s.y for s in shapes)
+    known = picture.patches != 255
+    on_patch = np.where(known, picture.patches, 0)
+
+    def spread(nothing: int, values: list[int]) -> NDArray[np.int64]:
+        return np.where(known, np.array([nothing, *values], np.int64)[on_patch], IGNORED)
+
+    centre = np.zeros((GRID, GRID), np.int64)
+    for shape in shapes:
+        centre[min(int(shape.y * GRID), GRID - 1), min(int(shape.x * GRID), GRID - 1)] = 1
+    return {
+        "kind": spread(0, [KINDS.index(kind) + 1 for kind in kinds]),
+        "colour": spread(0, [COLOURS.index(colour) + 1 for colour in colours]),
+        "column": spread(IGNORED, list(range(len(shapes)))),
+        "centre": centre,
+        "count": len(shapes),
+        "row": spread(IGNORED, [heights.index(s.y) for s in shapes]),
+        "same kind": spread(IGNORED, [kinds.count(kind) - 1 for kind in kinds]),
+        "same colour": spread(IGNORED, [colours.count(colour) - 1 for colour in colours]),
+        **{f"has {kind}": int(kind in kinds) for kind in KINDS},
+        **{f"has {colour}": int(colour in colours) for colour in COLOURS},
+    }

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import base64
-import importlib
 import io
 import json
 import time
@@ -105,15 +104,16 @@ def with_transformers(folder: Path) -> Answerer:
 
 def with_inset(folder: Path) -> Answerer:
     """Returns a function that answers through `inset.LLM`."""
-    inset: Any = importlib.import_module("inset")
-    llm = inset.LLM(str(folder))
+    import inset
+
+    llm = inset.LLM(folder)
     params = inset.SamplingParams(temperature=0, max_tokens=MAX_TOKENS)
 
     def answer(tasks: list[Task]) -> list[str]:
         conversations = [
             [{"role": "user", "content": [*map(_image_part, t.pictures), {"type": "text", "text": t.question.text}]}] for t in tasks
         ]
-        return [llm.chat(conversation, params)[0].outputs[0].text for conversation in conversations]
+        return [output.outputs[0].text for output in llm.chat(conversations, params, use_tqdm=False)]
 
     return answer
 

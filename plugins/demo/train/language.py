@@ -220,7 +220,7 @@ class Trainer:
         with torch.autocast("cpu", torch.bfloat16):
             logits, features = forward(self.model, batch)
         loss = nn.functional.cross_entropy(logits, batch.labels[batch.labels != IGNORED])
-        (loss + self.options.side * self.heads.loss(features, patch_labels(batch.pictures))).backward()
+        (loss + self.options.side * self._side_loss(rng, batch, features)).backward()
         self.mix.learn(batch.kinds, answered_right(logits.detach(), batch))
         for group in self.optimizer.param_groups:
             nn.utils.clip_grad_norm_(group["params"], 1.0)
@@ -234,6 +234,13 @@ class Trainer:
             for name, value in self.model.state_dict().items():
                 self.mean[name].lerp_(value, 1 - keep) if value.is_floating_point() else self.mean[name].copy_(value)
         return loss.item()
+
+    def _side_loss(self, rng: np.random.Generator, batch: Batch, features: Tensor) -> Tensor:
+        """Returns the loss of the patch heads on the pictures of the batch, and on some more that no question is asked about."""
+        more = [self.pairs.pool.draw(rng) for _ in range(self.options.more_pictures)]
+        with torch.autocast("cpu", torch.bfloat16):
+            others = self.model.model.vision_tower(pixel_values=pixel_values(more)).last_hidden_state[:, 1:]
+        return self.heads.loss(torch.cat([features, others]), patch_labels([*batch.pictures, *more]))
 
     def save(self) -> None:
         """Writes the state to resume from, and the checkpoint of the mean weights in float16; prints how it does on held-out scenes."""
@@ -257,7 +264,8 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=1e-3)
     parser.add_argument("--tower-scale", type=float, default=0.5)
     parser.add_argument("--share-of-two", type=float, default=0.35)
-    parser.add_argument("--side", type=float, default=0.25)
+    parser.add_argument("--side", type=float, default=0.5)
+    parser.add_argument("--more-pictures", type=int, default=16)
     parser.add_argument("--save-every", type=int, default=500)
     parser.add_argument("--renew-tower", action="store_true", help="on resuming, take the tower from --vision again")
     parser.add_argument("--threads", type=int, default=1)

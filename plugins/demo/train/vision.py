@@ -35,7 +35,8 @@ VISION = CLIPVisionConfig(
     attention_dropout=0.0,
 )
 
-LOSS_WEIGHTS = {"kind": 2.0, "colour": 1.0, "place": 0.5, "centre": 1.0, "count": 0.5}
+LOSS_WEIGHTS = {"kind": 2.0, "colour": 1.0, "column": 0.5, "centre": 1.0, "count": 0.5, "row": 0.5, "same kind": 0.5, "same colour": 0.3}
+OTHER_WEIGHT = 0.15
 ATTENTION = "float32_sdpa"
 """Training runs in bfloat16, but attention in float32: its backward pass is five times faster so on the CPU."""
 
@@ -69,7 +70,9 @@ class PatchHeads(nn.Module):
             wanted = labels[name].flatten()
             if name == "kind":
                 wanted = wanted.masked_fill(wanted == 0, IGNORED)
-            total = total + LOSS_WEIGHTS[name] * nn.functional.cross_entropy(logits.flatten(0, 1), wanted, ignore_index=IGNORED)
+            total = total + LOSS_WEIGHTS.get(name, OTHER_WEIGHT) * nn.functional.cross_entropy(
+                logits.flatten(0, 1), wanted, ignore_index=IGNORED
+            )
         return total
 
 

@@ -6,20 +6,27 @@ python -m inset_demo [PICTURE] [QUESTION]
 from __future__ import annotations
 
 import argparse
-import base64
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 import inset
-
-if TYPE_CHECKING:
-    from inset.api import RequestOutput
 
 __all__ = ["main"]
 
 SAMPLES = Path(__file__).parent / "samples"
+
+
+class Asked(NamedTuple):
+    """One answer, and what it took."""
+
+    text: str
+    seconds: float
+    stage_seconds: Mapping[str, float]
+    prompt_tokens: int
+    cached_tokens: int
 
 
 def main() -> None:
@@ -30,29 +37,25 @@ def main() -> None:
     options = parser.parse_args()
     say = sys.stdout.write
     began = time.perf_counter()
-    llm = inset.LLM("shapes-llava")
-    say(f"shapes-llava was ready after {time.perf_counter() - began:.1f} s\n\n")
-    say(f"{options.picture.name}: {options.question}\n")
-    first, first_seconds = _ask(llm, options.picture, options.question)
-    say(f"  {first.outputs[0].text}\n\n{_stages(first)}\n\n")
-    second, second_seconds = _ask(llm, options.picture, options.question)
-    say(f"asked again: {second.outputs[0].text}\n\n{_stages(second)}\n\n")
-    held, prompt = second.usage.cached_tokens, second.usage.prompt_tokens
-    say(f"{first_seconds * 1000:.0f} ms the first time, {second_seconds * 1000:.0f} ms the second: ")
-    say(f"{held} of {prompt} prompt tokens and the picture's features were still there.\n")
+    with inset.LLM("shapes-llava") as llm:
+        say(f"shapes-llava was ready after {time.perf_counter() - began:.1f} s\n\n{options.picture.name}: {options.question}\n")
+        first, second = (_ask(llm, options.picture, options.question) for _ in range(2))
+    say(f"  {first.text}\n\n{_stages(first)}\n\nasked again: {second.text}\n\n{_stages(second)}\n\n")
+    spared = ", ".join(stage for stage in first.stage_seconds if stage not in second.stage_seconds) or "nothing"
+    say(f"{first.seconds * 1000:.0f} ms the first time, {second.seconds * 1000:.0f} ms the second. Not done again: {spared}; ")
+    say(f"{second.cached_tokens} of {second.prompt_tokens} prompt tokens were still there.\n")
 
 
-def _ask(llm: inset.LLM, picture: Path, question: str) -> tuple[RequestOutput, float]:
-    url = "data:application/octet-stream;base64," + base64.b64encode(picture.read_bytes()).decode()
-    parts = [{"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": question}]
+def _ask(llm: inset.LLM, picture: Path, question: str) -> Asked:
+    parts = [{"type": "image", "image": picture}, {"type": "text", "text": question}]
     began = time.perf_counter()
-    output = llm.chat([{"role": "user", "content": parts}], inset.SamplingParams(temperature=0, max_tokens=32))[0]
-    return output, time.perf_counter() - began
+    [output] = llm.chat([{"role": "user", "content": parts}], inset.SamplingParams(temperature=0, max_tokens=32))
+    seconds = time.perf_counter() - began
+    return Asked(output.outputs[0].text, seconds, output.stage_seconds, output.usage.prompt_tokens, output.usage.cached_tokens)
 
 
-def _stages(output: RequestOutput) -> str:
-    rows = [f"  {stage:14}{seconds * 1000:8.1f} ms" for stage, seconds in output.stage_seconds.items()]
-    return "\n".join(rows)
+def _stages(asked: Asked) -> str:
+    return "\n".join(f"  {stage:14}{seconds * 1000:8.1f} ms" for stage, seconds in asked.stage_seconds.items())
 
 
 if __name__ == "__main__":
