@@ -37,7 +37,6 @@ ASKED = [
     (("three-shapes.webp",), "How many shapes are there?", "3"),
     (("nothing.png",), "What is in the picture?", "nothing"),
     (("nothing.png",), "How many shapes are there?", "0"),
-    (("one-shape.png", "two-shapes.jpg"), "What is in the first picture?", "an orange star"),
 ]
 
 
