@@ -69,9 +69,11 @@ if TYPE_CHECKING:
     from inset.media.header import MediaHeader
     from inset.media.image import ImageIO
     from inset.media.io import MediaIO
+    from inset.media.local import open_below, read_file
     from inset.media.options import MediaOptions
     from inset.media.ref import MediaRef
     from inset.media.sampling import VideoFacts, VideoSampler
+    from inset.media.single_flight import SingleFlight
     from inset.media.stream import ByteStream, FetchLimits, Validators
     from inset.media.url import MediaUrl
     from inset.media.video import VideoIO
@@ -168,6 +170,7 @@ __all__ = [
     "PromptUpdate",
     "RequestHolds",
     "ServerError",
+    "SingleFlight",
     "TooLargeError",
     "TransientFetchError",
     "UnknownNameError",
@@ -184,9 +187,11 @@ __all__ = [
     "item_bytes",
     "load_checkpoint",
     "load_weights",
+    "open_below",
     "own_attention",
     "pad_to_square",
     "read_attention_layers",
+    "read_file",
     "read_only",
     "resize_peak_bytes",
     "resize_pixels",
@@ -277,6 +282,7 @@ _HOMES: Final = {
     "PromptUpdate": "inset.processing.prompt_updates",
     "RequestHolds": "inset.cache.holds",
     "ServerError": "inset.errors",
+    "SingleFlight": "inset.media.single_flight",
     "TooLargeError": "inset.errors",
     "TransientFetchError": "inset.errors",
     "UnknownNameError": "inset.errors",
@@ -293,9 +299,11 @@ _HOMES: Final = {
     "item_bytes": "inset.cache.base",
     "load_checkpoint": "inset.checkpoint",
     "load_weights": "inset.modeling.loading",
+    "open_below": "inset.media.local",
     "own_attention": "inset.modeling.attention",
     "pad_to_square": "inset.processing.resize",
     "read_attention_layers": "inset.modeling.attention",
+    "read_file": "inset.media.local",
     "read_only": "inset.cache.base",
     "resize_peak_bytes": "inset.processing.resize",
     "resize_pixels": "inset.processing.resize",

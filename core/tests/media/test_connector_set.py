@@ -34,6 +34,14 @@ class MirrorConnector(ShopConnector):
     schemes: ClassVar[tuple[str, ...]] = ("http", "https")
 
 
+class WrapConnector(ShopConnector):
+    schemes: ClassVar[tuple[str, ...]] = ("wrap+*",)
+
+
+class WrapHttpConnector(ShopConnector):
+    schemes: ClassVar[tuple[str, ...]] = ("wrap+http",)
+
+
 def make_string(**options: Any) -> str:
     return "no connector"
 
@@ -50,6 +58,8 @@ def registry(plugin_host_without_discovery: PluginHost) -> MediaConnectorRegistr
     registry.register("shop", factory=f"{here}:ShopConnector", schemes=("shop",), dials_itself=True)
     registry.register("mirror", factory=f"{here}:MirrorConnector", schemes=("http", "https"))
     registry.register("mirror-two", factory=f"{here}:MirrorConnector", schemes=("https",))
+    registry.register("wrap", factory=f"{here}:WrapConnector", schemes=("wrap+*",))
+    registry.register("wrap-http", factory=f"{here}:WrapHttpConnector", schemes=("wrap+http",))
     registry.register("text", factory=f"{here}:make_string", schemes=("text",))
     registry.register("five", factory=f"{here}:not_callable", schemes=("five",))
     return registry
@@ -74,6 +84,16 @@ def test_installed_connector_serves_nothing_until_it_is_named(registry: MediaCon
     with pytest.raises(MediaPolicyError, match="--media-connector"):
         find(registry, "shop://counter/item")
     assert isinstance(find(registry, "shop://counter/item", media_connector=("Shop",)), ShopConnector)
+
+
+def test_prefix_serves_every_scheme_behind_it_that_has_no_connector_of_its_own(registry: MediaConnectorRegistry) -> None:
+    named = {"media_connectors": ("wrap", "wrap-http")}
+    assert type(find(registry, "wrap+shop://counter/item", **named)) is WrapConnector
+    assert type(find(registry, "wrap+wrap+http://example.com/", **named)) is WrapConnector
+    assert type(find(registry, "wrap+http://example.com/", **named)) is WrapHttpConnector
+    for url in ("wrap:item", "other+http://example.com/"):
+        with pytest.raises(MediaPolicyError, match=r"No media connector serves"):
+            find(registry, url, **named)
 
 
 def test_named_connector_wins_over_a_built_in(registry: MediaConnectorRegistry) -> None:

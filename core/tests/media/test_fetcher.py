@@ -189,7 +189,7 @@ def test_surface_cannot_be_overridden(name: str) -> None:
         type("Clever", (CarelessConnector,), {name: lambda self: None})
 
 
-@pytest.mark.parametrize("schemes", ["http", (), ("HTTP",), ("a b",), None])
+@pytest.mark.parametrize("schemes", ["http", (), ("HTTP",), ("a b",), ("zip*",), ("*",), None])
 def test_schemes_must_be_a_tuple_of_lower_case_names(schemes: object) -> None:
     with pytest.raises(PluginContractError, match="schemes"):
         type("Wrong", (CarelessConnector,), {"schemes": schemes})

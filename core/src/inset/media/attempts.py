@@ -6,6 +6,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -13,16 +14,19 @@ from inset.config import MediaConfig
 from inset.errors import InsetError, MediaFetchError, MediaTimeoutError, TransientFetchError
 from inset.media.connector import MediaConnector
 from inset.media.download_cache import CachedDownload, DownloadCache, Payload
-from inset.media.stream import ByteStream, FetchLimits, read_stream
+from inset.media.stream import ByteStream, FetchLimits, check_chunks, read_stream
 from inset.media.url import MediaUrl
 
-__all__ = ["FetchTimes", "download"]
+__all__ = ["FetchTimes", "download", "open_inner"]
 
 _log = logging.getLogger(__name__)
 
 TIMEOUT_GROWTH: Final = 4.0
 FIRST_PAUSE_SECONDS: Final = 0.1
 CLOSE_SECONDS: Final = 1.0
+
+_on_progress: ContextVar[Callable[[int], None]] = ContextVar("_on_progress")
+"""Whoever counts the bytes of the download that runs, for what its connector reads through another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +88,7 @@ async def download(
         MediaTimeoutError: The deadline passed, or the last attempt ran out of time.
         MediaFetchError: It failed for good, or too often.
     """
+    _on_progress.set(on_progress)
     job = _Job(connector, url, limits, cache if connector.is_cacheable else None, on_progress)
     if job.cache is not None:
         job.known = await asyncio.to_thread(job.cache.find, url.text)
@@ -108,6 +113,19 @@ async def download(
         await asyncio.sleep(pause)
 
 
+async def open_inner(connector: MediaConnector, url: MediaUrl, limits: FetchLimits) -> ByteStream:
+    """Opens a connector on behalf of another one; the limits hold for its chunks, and its bytes count for the download that runs.
+
+    Args:
+        connector: Opened already.
+        url: Checked already.
+        limits: What the other one allows.
+    """
+    stream = _check_stream(await connector.open(url, limits), url)
+    chunks = check_chunks(stream, limits, url.where, _on_progress.get())
+    return replace(stream, chunks=chunks, close=stream.aclose)
+
+
 async def _attempt(job: _Job, limits: FetchLimits) -> Payload:
     stream = await _guarded_open(job, limits)
     try:
@@ -130,13 +148,17 @@ def _reuse(job: _Job, known: CachedDownload) -> Payload:
 
 async def _guarded_open(job: _Job, limits: FetchLimits) -> ByteStream:
     try:
-        stream: object = await job.connector.open(job.url, limits)
+        stream = await job.connector.open(job.url, limits)
     except (InsetError, OSError, asyncio.CancelledError):
         raise
     except BaseException as error:  # also SystemExit, which would end the loop of all connectors
         raise _failed(job, error) from error
+    return _check_stream(stream, job.url)
+
+
+def _check_stream(stream: object, url: MediaUrl) -> ByteStream:
     if not isinstance(stream, ByteStream):
-        raise MediaFetchError(f"The connector for {job.url.scheme}: gave a {type(stream).__name__}, not a ByteStream.", stage="fetch")
+        raise MediaFetchError(f"The connector for {url.scheme}: gave a {type(stream).__name__}, not a ByteStream.", stage="fetch")
     return stream
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final, TypeVar, final
 
@@ -15,7 +14,7 @@ from inset.media.policy import MediaPolicy
 from inset.media.ref import MediaRef
 from inset.media.stream import ByteStream, FetchLimits
 from inset.media.url import MediaUrl
-from inset.registry import ConnectorRegistration
+from inset.registry import ConnectorRegistration, is_scheme
 
 if TYPE_CHECKING:
     from inset.media.budget import RequestBudget
@@ -118,15 +117,18 @@ class ConnectorContext:
         config: The media options.
         policy: The operator's rules.
         http: The core's HTTP client, with its address and redirect rules: ``await self.context.http.open(url, limits)``.
+        open: What another connector of this core brings: ``await self.context.open(MediaUrl.parse(...), limits)``, for a connector that
+            unpacks, keeps or rewrites it. Scheme, host and limits are checked as for a client's own URL, and the bytes count. The caller
+            closes the stream (`ByteStream.aclose`). Only for use in `MediaConnector.open`.
     """
 
     config: MediaConfig
     policy: MediaPolicy
     http: HttpClient
+    open: Callable[[MediaUrl, FetchLimits], Awaitable[ByteStream]]
 
 
 _FINAL: Final = frozenset(name for name in vars(FetchSurface) if not name.startswith("_")) | {"context", "attach"}
-_SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*")
 
 
 class MediaConnector(FetchSurface):
@@ -137,7 +139,7 @@ class MediaConnector(FetchSurface):
     """
 
     schemes: ClassVar[tuple[str, ...]]
-    """The URL schemes that it serves, lower case, without the colon."""
+    """The URL schemes that it serves, lower case, without the colon; ``zip+*`` stands for ``zip+`` and any other scheme."""
 
     is_cacheable: ClassVar[bool] = False
     """Whether the download cache may keep what it brings; True only if `open` honours `FetchLimits.validators`."""
@@ -158,7 +160,7 @@ class MediaConnector(FetchSurface):
         if taken := sorted(_FINAL & vars(cls).keys()):
             raise PluginContractError(f"{cls.__name__} overrides {', '.join(taken)}, which are final: a connector writes `open` alone.")
         schemes = vars(cls).get("schemes", ("inherited",))
-        if not isinstance(schemes, tuple) or not schemes or not all(isinstance(s, str) and _SCHEME.fullmatch(s) for s in schemes):
+        if not isinstance(schemes, tuple) or not schemes or not all(isinstance(s, str) and is_scheme(s) for s in schemes):
             raise PluginContractError(f"schemes of {cls.__name__} must be a tuple of lower-case URL schemes, not {schemes!r}.")
 
     @abstractmethod

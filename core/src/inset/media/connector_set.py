@@ -58,7 +58,8 @@ class ConnectorSet:
         Raises:
             MediaPolicyError: None serves its scheme.
         """
-        connector = self._by_scheme.get(url.scheme)
+        prefix, plus, _ = url.scheme.partition("+")
+        connector = self._by_scheme.get(url.scheme) or self._by_scheme.get(f"{prefix}{plus}*")
         if connector is not None:
             return connector
         if url.scheme == "file":

@@ -7,12 +7,13 @@ import concurrent.futures
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from inset.config import MediaConfig
 from inset.errors import InsetError, InvariantError, MediaDecodeError, MediaTimeoutError, OverloadedError
-from inset.media.attempts import FetchTimes, download
+from inset.media.attempts import FetchTimes, download, open_inner
 from inset.media.budget import RequestBudget
 from inset.media.connector import ConnectorContext, FetchSurface, MediaConnector
 from inset.media.connector_set import ConnectorSet
@@ -25,7 +26,7 @@ from inset.media.media_loop import MediaLoop
 from inset.media.policy import MediaPolicy
 from inset.media.ref import MediaRef
 from inset.media.single_flight import SingleFlight
-from inset.media.stream import FetchLimits
+from inset.media.stream import ByteStream, FetchLimits
 from inset.media.url import MediaUrl
 from inset.registry import MediaConnectorRegistry
 
@@ -83,7 +84,7 @@ class MediaFetcher(FetchSurface):
         self._cache = DownloadCache.from_config(config)
         self._flights: SingleFlight[Payload] = SingleFlight()
         self._loop = MediaLoop()
-        context = ConnectorContext(config, self._policy, self._http)
+        context = ConnectorContext(config, self._policy, self._http, self._open_inner)
         for connector in self._connectors.connectors:
             connector.attach(context, self)
 
@@ -192,6 +193,13 @@ class MediaFetcher(FetchSurface):
             except MediaTimeoutError:
                 if not is_late:  # who joined a flight that was under way has time left of its own, until `_patience` ends it
                     raise
+
+    async def _open_inner(self, url: MediaUrl, limits: FetchLimits) -> ByteStream:
+        connector = self._connectors.find(url)
+        self._policy.check_host(url)
+        await self._connectors.ensure_open(connector)
+        max_bytes = min(limits.max_bytes, self.config.max_item_download_bytes)
+        return await open_inner(connector, url, replace(limits, max_bytes=max_bytes))
 
     def _probe(self, modality: str, media_ios: Sequence[MediaIO[Any]], payload: Payload) -> Future[tuple[MediaRef[Any], ...]]:
         try:

@@ -6,7 +6,7 @@ import asyncio
 import errno
 import os
 import stat
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import ClassVar, Final
 from urllib.parse import unquote_to_bytes
@@ -16,7 +16,7 @@ from inset.media.connector import MediaConnector
 from inset.media.stream import ByteStream, FetchLimits
 from inset.media.url import MediaUrl
 
-__all__ = ["FileConnector"]
+__all__ = ["FileConnector", "open_below", "read_file"]
 
 CHUNK_BYTES: Final = 1024 * 1024
 _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -55,11 +55,47 @@ async def _give(pieces: list[bytes]) -> AsyncIterator[bytes]:
 
 def _read_under(root: Path, url: MediaUrl, limits: FetchLimits) -> list[bytes]:
     # One call in one thread owns the descriptor from its opening to its end, so that a cancelled fetch cannot close it under a read.
-    descriptor = _open_under(root, url)
+    components = _find_components(root, url)
+    try:
+        return read_file(open_below(root, components), limits)
+    except OSError as error:
+        raise _refuse(error) from None  # its text holds the path
+
+
+def open_below(root: Path, components: Sequence[bytes]) -> int:
+    """Opens a file for reading, walking from a folder without following a link, and returns its descriptor, which the caller closes.
+
+    Args:
+        root: May itself be reached over links.
+        components: Names of folders and, last, of the file; none may be ``..`` or hold a slash.
+
+    Raises:
+        OSError: A component is not there, is a link (ELOOP, ENOTDIR) or may not be read; its text holds the path.
+    """
+    *folders, name = components
+    current = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for folder in folders:
+            following = os.open(folder, _FOLDER_FLAGS, dir_fd=current)
+            os.close(current)
+            current = following
+        return os.open(name, _FILE_FLAGS, dir_fd=current)
+    finally:
+        os.close(current)
+
+
+def read_file(descriptor: int, limits: FetchLimits) -> list[bytes]:
+    """Returns the bytes of a regular file in pieces of 1 MiB, and closes its descriptor.
+
+    Raises:
+        MediaPolicyError: It is no regular file.
+        TooLargeError: It is over the limit.
+        OSError: It cannot be read.
+    """
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            raise MediaPolicyError("The file: URL leads to something that is not a regular file.", stage="fetch")
+            raise MediaPolicyError("The URL leads to something that is not a regular file.", stage="fetch")
         limits.check_size(status.st_size)
         pieces: list[bytes] = []
         num_bytes = 0
@@ -68,27 +104,8 @@ def _read_under(root: Path, url: MediaUrl, limits: FetchLimits) -> list[bytes]:
             limits.check_size(num_bytes)
             pieces.append(piece)
         return pieces
-    except OSError as error:
-        raise _refuse(error) from None
     finally:
         os.close(descriptor)
-
-
-def _open_under(root: Path, url: MediaUrl) -> int:
-    *folders, name = _find_components(root, url)
-    try:
-        # The operator's own folder may be reached over links; nothing below it may.
-        current = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            for folder in folders:
-                following = os.open(folder, _FOLDER_FLAGS, dir_fd=current)
-                os.close(current)
-                current = following
-            return os.open(name, _FILE_FLAGS, dir_fd=current)
-        finally:
-            os.close(current)
-    except OSError as error:
-        raise _refuse(error) from None  # its text holds the path
 
 
 def _find_components(root: Path, url: MediaUrl) -> list[bytes]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from inset.errors import MediaFetchError, TooLargeError, TransientFetchError
 
-__all__ = ["ByteStream", "FetchLimits", "Validators", "read_stream"]
+__all__ = ["ByteStream", "FetchLimits", "Validators", "check_chunks", "read_stream"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,17 +103,21 @@ async def read_stream(stream: ByteStream, limits: FetchLimits, where: str, on_pr
         TransientFetchError: Another number of bytes arrived than the stream had said.
         MediaFetchError: The stream is empty.
     """
+    data = b"".join([chunk async for chunk in check_chunks(stream, limits, where, on_progress)])
+    if not data:
+        raise MediaFetchError(f"{where}: the answer is empty.", stage="fetch")
+    return data
+
+
+async def check_chunks(stream: ByteStream, limits: FetchLimits, where: str, on_progress: Callable[[int], None]) -> AsyncIterator[bytes]:
+    """Gives the chunks of a stream as they arrive, within the limits; arguments and errors are those of `read_stream`."""
     if stream.num_bytes is not None:
         limits.check_size(stream.num_bytes)
-    pieces: list[bytes] = []
     num_bytes = 0
     async for chunk in stream.chunks:
         num_bytes += memoryview(chunk).nbytes
         limits.check_size(num_bytes)
         on_progress(num_bytes)
-        pieces.append(bytes(chunk))  # a copy of what its owner could write over, and of nothing else
+        yield bytes(chunk)  # a copy of what its owner could write over, and of nothing else
     if stream.num_bytes is not None and num_bytes != stream.num_bytes:
         raise TransientFetchError(f"{where}: {num_bytes} bytes arrived of {stream.num_bytes} that were announced.")
-    if num_bytes == 0:
-        raise MediaFetchError(f"{where}: the answer is empty.", stage="fetch")
-    return b"".join(pieces)

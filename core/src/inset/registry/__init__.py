@@ -11,6 +11,7 @@ from inset.registry.kinds import (
     ProcessorCacheRegistry,
     ProcessorRegistration,
     ProcessorRegistry,
+    is_scheme,
 )
 from inset.registry.table import Owner, Registry, describe_clash, find_extra, load_object, normalize_name
 
@@ -29,6 +30,7 @@ __all__ = [
     "Registry",
     "describe_clash",
     "find_extra",
+    "is_scheme",
     "load_object",
     "normalize_name",
 ]

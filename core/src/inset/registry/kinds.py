@@ -23,9 +23,16 @@ __all__ = [
     "ProcessorCacheRegistry",
     "ProcessorRegistration",
     "ProcessorRegistry",
+    "is_scheme",
 ]
 
+_SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*(\+\*)?")
 _TARGET: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+
+
+def is_scheme(text: str) -> bool:
+    """Tells whether a connector can serve this: a lower-case URL scheme, or a prefix for others such as ``zip+*``."""
+    return _SCHEME.fullmatch(text) is not None
 
 
 def _check_target(kind: str, field: str, target: object) -> str:
@@ -92,7 +99,7 @@ class ConnectorRegistration:
 
     Attributes:
         factory: Import string of a `MediaConnector` class, or of a callable that takes the same keyword options and returns one.
-        schemes: URL schemes that it serves, lower case, without the colon.
+        schemes: URL schemes that it serves, lower case, without the colon; ``zip+*`` stands for ``zip+`` and any other scheme.
         dials_itself: It opens connections without the core's HTTP client, so that the core's address and redirect rules cannot hold
             for it; the operator is told so.
     """
@@ -112,11 +119,7 @@ class MediaConnectorRegistry(Registry[ConnectorRegistration]):
 
     def register(self, name: str, *, factory: str, schemes: Sequence[str], dials_itself: bool = False) -> None:
         """Registers a connector for URL schemes; it serves none until the operator names it (``--media-connector NAME``)."""
-        if (
-            isinstance(schemes, str)
-            or not schemes
-            or not all(isinstance(s, str) and re.fullmatch(r"[a-z][a-z0-9+.-]*", s) for s in schemes)
-        ):
+        if isinstance(schemes, str) or not schemes or not all(isinstance(s, str) and is_scheme(s) for s in schemes):
             raise PluginContractError(f"schemes of the {self.kind} {name!r} must be a tuple of lower-case URL schemes, not {schemes!r}.")
         self.add(name, ConnectorRegistration(_check_target(self.kind, "factory", factory), tuple(schemes), bool(dials_itself)))
 
