@@ -87,7 +87,7 @@ def test_installed_connector_serves_nothing_until_it_is_named(registry: MediaCon
 
 
 def test_prefix_serves_every_scheme_behind_it_that_has_no_connector_of_its_own(registry: MediaConnectorRegistry) -> None:
-    named = {"media_connectors": ("wrap", "wrap-http")}
+    named = {"media_connector": ("wrap", "wrap-http")}
     assert type(find(registry, "wrap+shop://counter/item", **named)) is WrapConnector
     assert type(find(registry, "wrap+wrap+http://example.com/", **named)) is WrapConnector
     assert type(find(registry, "wrap+http://example.com/", **named)) is WrapHttpConnector
