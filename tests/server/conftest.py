@@ -23,6 +23,7 @@ from inset.engine.async_llm import AsyncLLM
 from inset.engine.build import build_engine_from
 from inset.server.app import create_app
 from inset.testing.tiny_checkpoints import build_tiny_llava
+from inset.testing.tiny_qwen_vl import build_tiny_qwen_vl
 
 WAIT_SECONDS = 60.0
 
@@ -90,6 +91,17 @@ def make_server(checkpoint: Path) -> Iterator[Callable[..., RunningServer]]:
     yield make
     for server in made.values():
         server.close()
+
+
+@pytest.fixture(scope="session")
+def make_qwen_server(make_server: Callable[..., RunningServer], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., RunningServer]:
+    """Makes servers over a tiny Qwen2.5-VL."""
+    folder = build_tiny_qwen_vl(tmp_path_factory.mktemp("checkpoints") / "tiny-qwen", family="qwen2_5_vl")
+
+    def make(**options: Any) -> RunningServer:
+        return make_server(model=str(folder), **options)
+
+    return make
 
 
 @pytest.fixture(scope="session")

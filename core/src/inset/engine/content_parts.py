@@ -140,7 +140,7 @@ def _by_url(modality: str, url: object, part: Mapping[Any, Any], parameter: str,
     if detail is not None and detail not in _DETAILS:
         raise _refuse(f"detail must be one of {', '.join(_DETAILS)}, not {detail!r}.", parameter)
     if url is None and uuid is not None:
-        return MediaPart(modality=modality, kind="uuid", uuid=uuid, parameter=parameter)
+        return MediaPart(modality=modality, kind="uuid", uuid=uuid, detail=None if detail is None else str(detail), parameter=parameter)
     if not isinstance(url, str) or not url:
         raise _refuse(f"The {modality} needs a URL, or a uuid of one that was sent before.", parameter)
     return MediaPart(

@@ -252,6 +252,7 @@ class Core:
             prompt_text=rendered.text,
             mm_data=_mm_data(parts, values),
             mm_uuids=group_by_modality(parts, [part.uuid for part in parts]),
+            mm_details=group_by_modality(parts, [part.detail for part in parts]),
             mm_processor_kwargs=options.mm_processor_kwargs,
             media_io_kwargs=options.media_io_kwargs,
             prompt_embeds=prompt.prompt_embeds if isinstance(prompt, TextPrompt) else None,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from inset.engine.content_parts import MediaPart
+from inset.engine.embeds import read_embeds
 from inset.errors import InsetError, MediaFetchError
 from inset.media.gather import gather_or_cancel
 
@@ -53,6 +54,8 @@ class MediaLoader:
                 return await self._fetch(str(part.source), get_media_io(part.modality), budget)
             if part.kind == "object":
                 return await self._read(part, get_media_io, budget)
+            if part.kind == "embeds":
+                return await self._on_executor("image", partial(read_embeds, part.source))
             return part.source
         except InsetError as error:
             raise error.locate(modality=part.modality, item_index=item_index, parameter=part.parameter)  # noqa: B904 - the same error

@@ -6,7 +6,7 @@ import json
 import threading
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Final, final
@@ -19,6 +19,7 @@ from inset.inputs import MODALITIES, MediaIOFactory
 if TYPE_CHECKING:
     from inset.checkpoint import Checkpoint
     from inset.media.io import MediaIO
+    from inset.processing.inputs import ProcessorInputs
     from inset.processing.tokenizer import Tokenizer
 
 __all__ = ["DEFAULT_MM_LIMIT", "ProcessingContext", "ProcessingInfo"]
@@ -118,6 +119,18 @@ class ProcessingInfo(ABC):
         """Returns the names of processor options that act on a modality; by default none. `plan` checks their values."""
         return frozenset()
 
+    def detail_options(self, modality: str, detail: str, *, options: Mapping[str, JSON]) -> Mapping[str, JSON]:
+        """Returns the processor options by which an item is made with more or less detail, on top of others; by default none.
+
+        A client asks for it with each item, as OpenAI's ``image_url.detail``; it never gets more than the operator's options allow.
+
+        Args:
+            modality: ``image``, ``video`` or ``audio``.
+            detail: ``low`` or ``high``; ``auto`` is what happens without it, and does not come here.
+            options: The options that act on the modality: the operator's with the request's on top.
+        """
+        return {}
+
     def fingerprint_configs(self) -> Mapping[str, object]:
         """Returns the configs that decide what an item becomes; a family adds what it reads besides these."""
         checkpoint = self.checkpoint
@@ -187,6 +200,24 @@ class ProcessingInfo(ABC):
                     scoped[modality] |= {name: value for name, value in common.items() if name in names}
                     scoped[modality] |= own
         return scoped
+
+    @final
+    def item_options(self, inputs: ProcessorInputs, mm_counts: Mapping[str, Sized]) -> dict[str, list[dict[str, JSON]]]:
+        """Returns modality -> the processor options of each item: those of the modality, and what its detail adds.
+
+        Raises:
+            InvalidRequestError: Nothing knows an option.
+        """
+        scoped = self.scope_processor_kwargs(inputs.mm_processor_kwargs)
+        of_items: dict[str, list[dict[str, JSON]]] = {}
+        for modality, items in mm_counts.items():
+            details = inputs.mm_details.get(modality) or [None] * len(items)
+            options = scoped[modality]
+            of_items[modality] = [
+                options if detail in (None, "auto") else {**options, **self.detail_options(modality, str(detail), options=options)}
+                for detail in details
+            ]
+        return of_items
 
     @staticmethod
     def _check_known(options: Mapping[str, JSON], names: frozenset[str], scope: str) -> None:

@@ -26,6 +26,7 @@ class ProcessorInputs:
         prompt_text: The rendered text, where token ids are given; kept for the caller.
         mm_data: Modality -> items, as `inset.processing.parse.parse_mm_data` takes them.
         mm_uuids: Modality -> the client's own name per item, or None.
+        mm_details: Modality -> ``low``, ``high``, ``auto`` or None per item: how much of it the client wants the model to see.
         mm_processor_kwargs: The request's processor options.
         media_io_kwargs: Modality -> the request's decode options; a `MediaRef` has them in its key already.
         prompt_embeds: ``(num_tokens, hidden_size)``: embeddings instead of a prompt, or None.
@@ -41,6 +42,7 @@ class ProcessorInputs:
     prompt_text: str | None = None
     mm_data: Mapping[str, object] = field(default_factory=dict)
     mm_uuids: Mapping[str, Sequence[str | None]] = field(default_factory=dict)
+    mm_details: Mapping[str, Sequence[str | None]] = field(default_factory=dict)
     mm_processor_kwargs: Mapping[str, JSON] = field(default_factory=dict)
     media_io_kwargs: Mapping[str, Mapping[str, JSON]] = field(default_factory=dict)
     prompt_embeds: np.ndarray[Any, Any] | None = None

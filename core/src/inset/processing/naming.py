@@ -25,10 +25,16 @@ def name_items(
     inputs: ProcessorInputs,
     mm_items: Mapping[str, ModalityDataItems],
     *,
-    options: Mapping[str, Mapping[str, JSON]],
+    options: Mapping[str, Sequence[Mapping[str, JSON]]],
     fingerprint: bytes,
 ) -> list[ItemState]:
     """Returns the items of a request in the order of modalities and positions, named by their content where there is any.
+
+    Args:
+        inputs: The request.
+        mm_items: Its parsed items.
+        options: Modality -> processor options per item.
+        fingerprint: Identity of the processing.
 
     Raises:
         InvalidRequestError: There are other uuids than items, an item has neither media nor a uuid, or it cannot be named.
@@ -37,7 +43,7 @@ def name_items(
     for modality, items in mm_items.items():
         uuids = _uuids(inputs, modality, len(items))
         for index in range(len(items)):
-            state = ItemState(modality=modality, items=items, index=index, options=options[modality])
+            state = ItemState(modality=modality, items=items, index=index, options=options[modality][index])
             try:
                 _name(state, inputs, uuids[index], fingerprint)
             except ClientError as error:

@@ -220,8 +220,7 @@ class MultiModalProcessor(ABC):
             ),
         )
         info.check_mm_counts({modality: len(items) for modality, items in mm_items.items()})
-        options = info.scope_processor_kwargs(inputs.mm_processor_kwargs)
-        items = name_items(inputs, mm_items, options=options, fingerprint=self.fingerprint)
+        items = name_items(inputs, mm_items, options=info.item_options(inputs, mm_items), fingerprint=self.fingerprint)
         state = MultiModalApplyState(
             inputs,
             mm_items=mm_items,

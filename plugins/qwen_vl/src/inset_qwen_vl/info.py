@@ -20,7 +20,7 @@ from inset.api import (
     VideoFrames,
     resize_peak_bytes,
 )
-from inset_qwen_vl.config import PixelConfig, read_pixel_config, read_prompt_config, read_sampling_config
+from inset_qwen_vl.config import PixelConfig, apply_options, read_pixel_config, read_prompt_config, read_sampling_config
 from inset_qwen_vl.resizing import find_largest_size, resize_image, resize_video
 
 __all__ = ["Qwen2VLProcessingInfo", "Qwen3VLProcessingInfo", "Qwen25VLProcessingInfo", "QwenVLDummyInputs"]
@@ -28,6 +28,7 @@ __all__ = ["Qwen2VLProcessingInfo", "Qwen3VLProcessingInfo", "Qwen25VLProcessing
 _UNKNOWN_FPS: Final = 24.0
 _GRID_BYTES: Final = 3 * 8
 _SECONDS_BYTES: Final = 8
+_LOW_DETAIL_TOKENS: Final = 256
 
 
 class Qwen2VLProcessingInfo(ProcessingInfo):
@@ -54,6 +55,14 @@ class Qwen2VLProcessingInfo(ProcessingInfo):
     def processor_options(self, modality: str) -> frozenset[str]:
         """``min_pixels``, ``max_pixels``, ``size`` and ``resample``, for both modalities."""
         return frozenset({"min_pixels", "max_pixels", "size", "resample"})
+
+    def detail_options(self, modality: str, detail: str, *, options: Mapping[str, JSON]) -> Mapping[str, JSON]:
+        """Returns fewer pixels of an image for ``low``: those of 256 tokens, at most a quarter; ``high`` is all that the options allow."""
+        if detail != "low" or modality != "image":
+            return {}
+        config = apply_options(self.pixels[modality], options)
+        most = max(config.min_pixels, min(config.max_pixels // 4, _LOW_DETAIL_TOKENS * config.factor**2))
+        return {"min_pixels": config.min_pixels, "max_pixels": most}
 
     def max_tokens_per_item(self, modality: str) -> int:
         """Returns the tokens of the largest image, or of the longest video with the largest frames."""
