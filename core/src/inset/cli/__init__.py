@@ -17,6 +17,9 @@ __all__ = ["COMMANDS", "Command", "main"]
 COMMANDS: Final = {
     "new": "write a new plugin package: a connector, a model family, a cache type",
     "serve": "serve a model over the OpenAI API",
+    "chat": "ask a model about pictures, in this terminal",
+    "render": "show what a prompt with its pictures becomes, without running the model",
+    "doctor": "look over this installation, and over a running server",
     "plugins": "list the installed plugins, check one, or find out why one is not loaded",
 }
 """Command -> one line of help; `inset.cli.COMMAND` has ``add_arguments(parser)`` and ``run(args)``."""

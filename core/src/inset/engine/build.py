@@ -33,7 +33,16 @@ from inset.sampling_params import SamplingParams
 if TYPE_CHECKING:
     from inset.engine.engine_core import EngineCore
 
-__all__ = ["build_core", "build_engine", "build_engine_from", "build_front", "find_checkpoint", "load_model_setup", "open_core"]
+__all__ = [
+    "build_core",
+    "build_engine",
+    "build_engine_from",
+    "build_front",
+    "find_checkpoint",
+    "load_model_setup",
+    "open_core",
+    "open_core_from",
+]
 
 
 def find_checkpoint(model: str, host: PluginHost) -> Checkpoint:
@@ -174,7 +183,15 @@ def open_core(*, model: str, **options: Any) -> Core:
         ConfigError: An option or the checkpoint cannot be served.
         PluginError: A plugin that was named cannot be loaded, or nothing serves this checkpoint.
     """
-    configs = read_configs({"model": model, **options})
+    return open_core_from(read_configs({"model": model, **options}))
+
+
+def open_core_from(configs: Configs) -> Core:
+    """Returns the core of `open_core` for options that have been read.
+
+    Raises:
+        InsetError: As `open_core`.
+    """
     host = PluginHost(configs.plugins)
     return build_core(configs, host, find_checkpoint(configs.model.model, host), cache=None)
 

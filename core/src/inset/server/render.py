@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from inset.engine.prompts import ChatPrompt, RequestOptions, TextPrompt
 from inset.engine.renderer import ChatOptions
 from inset.errors import InvalidRequestError
 from inset.server.context import context_of
 from inset.server.exchange import handle, json_response
+from inset.server.planned import describe_plan
 from inset.server.protocol import DetokenizeRequest, RenderRequest, TokenizeRequest
 from inset.server.service import service_of
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from inset.engine.prompts import PromptInput
-    from inset.inputs import PlaceholderRange, ProcessedPrompt
     from inset.server.service import Service
 
 __all__ = ["detokenize", "render", "tokenize"]
@@ -35,7 +35,8 @@ async def render(request: Request) -> Response:
         if body.prompt is not None:
             prompt = TextPrompt(prompt=body.prompt, options=prompt.options)
         planned = await service.engine.core.plan(prompt)
-        return json_response(_planned(planned, service))
+        plan = describe_plan(planned, max_model_len=service.engine.core.limits.max_model_len)
+        return json_response({"object": "render", "model": service.model_name, **plan})
 
     return await handle(request, RenderRequest, work)
 
@@ -43,40 +44,6 @@ async def render(request: Request) -> Response:
 def _check_one_of(body: RenderRequest | TokenizeRequest) -> None:
     if (body.prompt is None) == (body.messages is None):
         raise InvalidRequestError("Send either messages or a prompt.", stage="parse", parameter="messages")
-
-
-def _planned(planned: ProcessedPrompt, service: Service) -> dict[str, Any]:
-    by_modality = {f"{modality}_tokens": count for modality, count in planned.num_tokens_by_modality.items()}
-    return {
-        "object": "render",
-        "model": service.model_name,
-        "prompt": planned.prompt_text,
-        "prompt_token_ids": planned.prompt_token_ids,
-        "items": [item for modality in planned.mm_hashes for item in _items(planned, modality)],
-        "usage": {"prompt_tokens": len(planned.prompt_token_ids), "prompt_tokens_details": by_modality},
-        "max_model_len": service.engine.core.limits.max_model_len,
-    }
-
-
-def _items(planned: ProcessedPrompt, modality: str) -> list[dict[str, Any]]:
-    entries = zip(planned.mm_hashes[modality], planned.mm_placeholders[modality], planned.mm_plans[modality], strict=True)
-    return [
-        {
-            "modality": modality,
-            "index": index,
-            "mm_hash": mm_hash.hex(),
-            "placeholder": _placeholder(placeholder),
-            "grid": plan.grid,
-            "num_tokens": placeholder.length,
-            "num_embeds": placeholder.num_embeds,
-            "is_exact": plan.is_exact,
-        }
-        for index, (mm_hash, placeholder, plan) in enumerate(entries)
-    ]
-
-
-def _placeholder(placeholder: PlaceholderRange) -> dict[str, Any]:
-    return {"offset": placeholder.offset, "length": placeholder.length, "is_embed": placeholder.is_embed}
 
 
 async def tokenize(request: Request) -> Response:

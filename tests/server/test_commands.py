@@ -1,0 +1,80 @@
+"""`inset chat`, `inset render` and `inset doctor`, as people run them."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Picture = Callable[..., str]
+
+
+def inset(*words: str, said: str | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "inset", *words], input=said, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.fixture(scope="module")
+def files(picture: Picture, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("pictures")
+    paths = [folder / "a.png", folder / "b.png"]
+    for number, path in enumerate(paths):
+        path.write_bytes(base64.b64decode(picture(number).partition(",")[2]))
+    return paths
+
+
+def test_chat_answers_line_after_line_and_remembers(checkpoint: Path, files: list[Path]) -> None:
+    said = f"what?\n\n/help\nand now?\n/add {files[1]}\nand this?\n/add /no/such.png\nthis?\n/new\nhi\n/quit\nnever read\n"
+    ended = inset("chat", str(checkpoint), str(files[0]), "--max-tokens", "4", "--temperature", "0", "--system", "Be brief.", said=said)
+    assert ended.returncode == 0, ended.stderr
+    summaries = [line for line in ended.stderr.splitlines() if line.startswith("[")]
+    assert len(summaries) == 4
+    assert [line.count("of images") for line in summaries] == [1, 1, 1, 0]
+    assert "16 of images" in summaries[0]
+    assert "32 of images" in summaries[2]
+    tokens = [int(line[1:].split()[0]) for line in summaries]
+    assert tokens[0] < tokens[1] < tokens[2] > tokens[3]
+    assert "image 2: The image file cannot be read" in ended.stderr
+    assert ended.stderr.count("Type a question") == 2
+
+
+def test_chat_ends_with_its_input(checkpoint: Path) -> None:
+    assert inset("chat", str(checkpoint), said="").returncode == 0
+
+
+def test_render_shows_the_places_as_text_and_as_json(checkpoint: Path, files: list[Path]) -> None:
+    words = ["render", str(checkpoint), *map(str, files), "--text", "which?"]
+    shown = inset(*words).stdout.splitlines()
+    assert shown[1].startswith("image 0: positions 6 to 21, 16 embeds  grid 1x4x4  ")
+    assert shown[2].startswith("image 1: positions 23 to 38, 16 embeds")
+    plan: dict[str, Any] = json.loads(inset(*words, "--json").stdout)
+    assert [item["placeholder"]["offset"] for item in plan["items"]] == [6, 23]
+    assert f"{len(plan['prompt_token_ids'])} tokens of 4096" == shown[0]
+
+
+def test_doctor_looks_over_the_installation(checkpoint: Path) -> None:
+    ended = inset("doctor", "--json")
+    findings = {finding["subject"]: finding for finding in json.loads(ended.stdout)}
+    assert {"inset", "libraries", "inset[engine]", "inset[server]", "machine", "open files", "shared memory", "plugin inset"} <= set(
+        findings
+    )
+    assert ended.returncode == any(finding["verdict"] == "fault" for finding in findings.values())
+    assert findings["plugin inset"]["verdict"] == "ok"
+    assert "FAIL" not in inset("doctor", "--plugin", "llava").stdout
+
+
+def test_doctor_asks_a_running_server(server: Any, make_server: Any) -> None:
+    ended = inset("doctor", "--plugin", "", "--url", server.url)
+    assert ended.returncode == 0, ended.stdout
+    assert [line.split()[:3] for line in ended.stdout.splitlines()[-4:]] == [
+        ["ok", "server", s] for s in ("health", "models", "text", "picture")
+    ]
+    locked = make_server(max_request_body_bytes=200_000, api_key=("first", "second"), allowed_origins=("https://good.example",))
+    assert "status 401" in inset("doctor", "--plugin", "", "--url", locked.url).stdout
+    assert inset("doctor", "--plugin", "", "--url", locked.url, "--api-key", "second").returncode == 0
+    assert inset("doctor", "--plugin", "", "--url", "http://127.0.0.1:1").returncode == 1
