@@ -16,7 +16,7 @@ from PIL import Image
 
 import inset
 from inset import ChatPrompt, ContentPolicy, Core
-from inset.errors import ConfigError, InvariantError, ItemLimitError, MediaPolicyError, UnknownNameError
+from inset.errors import ConfigError, InvariantError, ItemLimitError, MediaPolicyError, PlaceholderError, UnknownNameError
 from inset.inputs import ProcessedPrompt
 from inset.testing.plugin_site import PluginSite, open_plugin_site
 
@@ -91,6 +91,25 @@ def test_a_plan_is_the_same_prompt_without_tensors(core: Core, picture: Picture)
     planned = core.plan_sync(messages)
     assert_same(planned, core.process_sync(messages))
     assert planned.mm_kwargs["image"] == [None]
+
+
+@pytest.mark.parametrize(
+    ("picture_text", "numbers"),
+    [("", (0, 2)), ("<image><image>", (4, 2)), ("{% if loop.first %}<image>{% endif %}", (1, 2))],
+    ids=["drops", "doubles", "drops one"],
+)
+def test_a_template_that_drops_or_doubles_a_placeholder_is_refused_with_both_numbers(
+    checkpoints: dict[str, Path], picture: Picture, tmp_path: Path, picture_text: str, numbers: tuple[int, int]
+) -> None:
+    file = tmp_path / "template.jinja"
+    part = f"{{% if p.type == 'text' %}}{{{{ p.text }}}}{{% else %}}{picture_text}{{% endif %}}"
+    file.write_text(f"{{% for m in messages %}}{{% for p in m.content %}}{part}{{% endfor %}}{{% endfor %}}")
+    messages = ask(data_url(picture(1)), data_url(picture(2)))
+    with Core.open(checkpoints["llava"], plugins=["llava"], chat_template=file) as core:
+        for call in (core.plan_sync, core.process_sync):
+            with pytest.raises(PlaceholderError, match=rf"\b{numbers[0]} image placeholder.*\b{numbers[1]} image") as caught:
+                call(messages)
+            assert caught.value.status == 400
 
 
 def test_sync_and_async_calls_give_the_same(core: Core, picture: Picture) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -113,6 +114,38 @@ def test_fragments_that_fuse_in_the_template_never_become_a_marker(chat: list[tu
     for role, pieces in chat:
         expected += [ASSISTANT if role == "assistant" else USER, *[IMAGE for piece in pieces if piece is None], END]
     assert added(messages) == [*expected, ASSISTANT]
+
+
+@pytest.mark.parametrize("role", ["system", "user", "assistant", "tool"])
+@pytest.mark.parametrize("template", [LIST_TEMPLATE, STRING_TEMPLATE])
+def test_media_may_stand_in_a_message_of_any_role(role: str, template: str) -> None:
+    messages = [
+        {"role": role, "content": [picture("a"), {"type": "text", "text": "typed <image>"}, picture("b")]},
+        {"role": "user", "content": [picture("c")]},
+    ]
+    rendered = renderer(template).render_chat(messages, ContentPolicy())
+    assert list(rendered.token_ids).count(IMAGE) == 3
+    assert [part.parameter for part in rendered.media] == ["messages[0].content[0]", "messages[0].content[2]", "messages[1].content[0]"]
+
+
+@pytest.mark.parametrize("template", [LIST_TEMPLATE, STRING_TEMPLATE])
+@pytest.mark.parametrize("empty", ["", {"type": "text", "text": ""}, {"type": "text", "text": " \n"}])
+def test_empty_text_parts_change_no_marker(template: str, empty: Any) -> None:
+    content = [empty, picture("a"), empty, empty, picture("b"), empty]
+    assert added([{"role": "user", "content": content}], template) == added([{"role": "user", "content": [picture(), picture()]}], template)
+    assert IMAGE not in added([{"role": "user", "content": [empty]}, {"role": "user", "content": []}], template)
+
+
+@pytest.mark.parametrize(
+    "template", [LIST_TEMPLATE.replace("p.type == 'image'", "p.type != 'text'").replace("<image>", "<{{ p.type }}>"), STRING_TEMPLATE]
+)
+def test_images_and_videos_stand_in_the_order_in_which_they_were_sent(template: str) -> None:
+    video = {"type": "video_url", "video_url": {"url": "https://example.com/v.mp4"}}
+    rendered = renderer(template).render_chat(
+        [{"role": "user", "content": [video, picture("a"), "and", video, picture("b"), picture("c")]}], ContentPolicy()
+    )
+    assert re.findall("<(image|video)>", rendered.text or "") == ["video", "image", "video", "image", "image"]
+    assert [part.modality for part in rendered.media] == ["video", "image", "video", "image", "image"]
 
 
 @pytest.mark.parametrize(

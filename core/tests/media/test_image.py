@@ -248,6 +248,14 @@ class TestTransparency:
         image.putdata([0, 1, 2])
         assert decode(encode_image(image, "PNG", transparency=transparency)).tolist() == [[[255, 0, 0], [255, 255, 255], [0, 0, 255]]]
 
+    def test_palette_with_an_alpha_channel(self) -> None:
+        """Mode PA, which no file holds as such: what an embedder hands over in memory."""
+        image = Image.new("PA", (2, 1))
+        image.putpalette([0, 0, 0, 200, 10, 20])
+        image.putdata([(1, 0), (1, 255)])
+        assert convert_mode(image, "RGB", WHITE).getpixel((0, 0)) == WHITE
+        assert convert_mode(image, "RGB", WHITE).getpixel((1, 0)) == (200, 10, 20)
+
     def test_palette_without_transparency(self) -> None:
         image = Image.new("P", (2, 1))
         image.putpalette([1, 2, 3, 4, 5, 6])
@@ -353,10 +361,11 @@ class TestDamage:
     def test_every_damage_ends_in_an_error_or_an_image(self, image_format: str) -> None:
         data = encode_image(PICTURE, image_format)
         rng = np.random.default_rng(0)
-        for _ in range(60):
+        for turn in range(60):
             broken = bytearray(data)
             start = int(rng.integers(0, len(data)))
-            broken[start : start + 8] = rng.bytes(len(broken[start : start + 8]))
+            length = len(broken[start : start + (8 if turn % 2 else 100)])
+            broken[start : start + length] = rng.bytes(length) if turn % 2 else bytes(length)
             try:
                 decode(bytes(broken))
             except (MediaDecodeError, TooLargeError) as error:

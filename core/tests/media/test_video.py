@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+import av
 import numpy as np
 import pytest
 
@@ -202,6 +204,25 @@ class TestFacts:
         assert decoded.timestamps_seconds == pytest.approx([index / 30 for index in range(num_frames)], abs=1e-3)
         assert decoded.fps > 0
 
+    @pytest.mark.parametrize("container", ["mp4", "matroska", "webm", "mpegts", "avi", "flv"])
+    @pytest.mark.parametrize("num_frames", [1, 3])
+    def test_one_frame_and_an_odd_number_are_read_from_every_container(self, container: str, num_frames: int) -> None:
+        codec = {"webm": "libvpx", "flv": "flv1"}.get(container, "mpeg4")
+        ref = load(make_video(num_frames, container=container, codec=codec))
+        assert ref.header.num_frames == ref.header.total_num_frames == num_frames
+        assert ref.decode().frame_indices == tuple(range(num_frames))
+        assert ref.decode().fps > 0
+        assert ref.decode().duration_seconds > 0
+
+    @pytest.mark.parametrize("container", ["matroska", "webm"])
+    def test_live_recording_without_duration_is_measured(self, container: str) -> None:
+        data = make_video(31, container=container, codec="libvpx", container_options={"live": "1"})
+        with av.open(io.BytesIO(data)) as plain:
+            assert plain.duration is None
+        header = load(data, ALL).header
+        assert (header.num_frames, header.total_num_frames) == (31, 31)
+        assert header.duration_seconds == pytest.approx(31 / 30, rel=0.01)
+
     def test_fewer_frames_than_asked_gives_all(self) -> None:
         assert load(CLIP, {"num_frames": 1000}).decode().frame_indices == tuple(range(40))
 
@@ -293,6 +314,19 @@ class TestDamage:
         decoded = load(bytes(data), ALL).decode()
         assert 30 < len(decoded.frames) <= 60
         assert list(decoded.frame_indices) == sorted(set(decoded.frame_indices))
+
+    @pytest.mark.parametrize("options", [ALL, {"num_frames": 8}, {"fps": 2}], ids=str)
+    def test_unreadable_tail_gives_what_stands_before_it(self, options: Mapping[str, JSON]) -> None:
+        data = bytearray(make_video(60, codec="libx264", keyframe_every=10))
+        end = data.index(b"moov") - 4
+        start = end - (end - data.index(b"mdat")) // 4
+        data[start:end] = bytes(end - start)
+        ref = load(bytes(data), options)
+        decoded = ref.decode()
+        assert 0 < len(decoded.frames) <= (ref.header.num_frames or 0)
+        assert len(decoded.frame_indices) == len(decoded.timestamps_seconds) == len(decoded.frames)
+        plain = decode_plainly(make_video(60, codec="libx264", keyframe_every=10))
+        np.testing.assert_array_equal(decoded.frames[0], plain[decoded.frame_indices[0]])
 
     def test_frames_of_another_size_on_the_way_are_scaled(self) -> None:
         data = make_video(10, container="mpegts", codec="mpeg2video") + make_video(

@@ -16,6 +16,7 @@ import pytest
 from inset.cache.base import ProcessorCacheFront
 from inset.cache.lru import LruCacheFront
 from inset.cache.processor_only import ProcessorOnlyCacheFront
+from inset.cache.shm import ShmCacheFront
 from inset.errors import InvalidRequestError, MediaDecodeError, MediaNotCachedError, UuidConflictError
 from inset.identity import DecodeSpec
 from inset.media.decoded import ImagePixels, VideoFrames
@@ -31,7 +32,10 @@ MakePng = Callable[..., bytes]
 TIME_LIMIT_SECONDS = 30.0
 
 
-@pytest.fixture(params=[LruCacheFront, ProcessorOnlyCacheFront])
+FRONTS = [LruCacheFront, ProcessorOnlyCacheFront, ShmCacheFront]
+
+
+@pytest.fixture(params=FRONTS)
 def cache(request: pytest.FixtureRequest) -> Iterator[ProcessorCacheFront]:
     front: ProcessorCacheFront = request.param(capacity_bytes=1024**2)
     yield front

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -93,6 +94,40 @@ def test_answers_equal_the_plain_modules_under_any_limits(
     scheduler, runner, requests = make_scheduler(**changes), build_runner(adapter), crowd()
     assert_plain_answers(serve(scheduler, runner, requests), requests)
     assert (runner.stats.num_requests, runner.stats.num_workspace_rows) == (0, 0)
+
+
+@pytest.mark.parametrize("window", [1, 2, 3, 5, 8, 9, 10])
+@pytest.mark.parametrize("offset", [6, 7, 8])
+def test_an_item_may_be_cut_anywhere_also_between_its_separators(
+    adapter: LinearAdapter, assert_plain_answers: AnswerCheck, window: int, offset: int
+) -> None:
+    """Windows that hold separators alone, that end at the item's edge, and that begin behind its last embed."""
+    mask = [*[False] * 3, *[True] * 2, *[False] * 5, True, *[False] * 4]
+    requests = [
+        make_request("cut", 40, [make_feature(offset, mask, name="a"), make_feature(offset + len(mask), mask, name="b", index=1)]),
+        make_request("first", 20, [make_feature(0, mask, name="a")]),
+        make_request("last", 20, [make_feature(20 - len(mask), mask, name="c")]),
+    ]
+    scheduler = make_scheduler(max_num_batched_tokens=window, max_num_seqs=1, encoder_compute_budget=3, encoder_cache_size=6)
+    assert_plain_answers(serve(scheduler, build_runner(adapter), requests), requests)
+
+
+def test_one_item_at_different_places_of_a_block_shares_no_block(adapter: LinearAdapter, assert_plain_answers: AnswerCheck) -> None:
+    """All of the requests have equal token ids: only the places of the item tell their blocks apart."""
+    scheduler, runner = make_scheduler(), build_runner(adapter)
+    token_ids = list(make_request("same", 70).prompt_token_ids)
+    placed = [[(20, "a")], [(21, "a")], [(20, "b")], [(20, "a")], [(36, "a")], [(20, "a"), (44, "b")], []]
+    requests = [
+        dataclasses.replace(
+            make_request(f"{number}", 70, max_tokens=6),
+            prompt_token_ids=token_ids,
+            mm_features=[make_feature(offset, [True] * 10, name=name, index=index) for index, (offset, name) in enumerate(items)],
+        )
+        for number, items in enumerate(placed)
+    ]
+    for request in requests * 2:
+        assert_plain_answers(serve(scheduler, runner, [request]), [request])
+    assert runner.stats.num_encoder_runs == 2
 
 
 def test_answers_survive_preemption(adapter: LinearAdapter, assert_plain_answers: AnswerCheck) -> None:
