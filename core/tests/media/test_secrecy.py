@@ -15,7 +15,6 @@ from inset.media.data_url import DataUrlConnector
 from inset.media.fetcher import MediaFetcher
 from inset.media.http import HttpConnector
 from inset.media.image import ImageIO
-from inset.media.io import MediaIO
 from inset.media.local import FileConnector
 from inset.testing.media_server import MediaServer, Reply
 from inset.testing.sample_images import encode_image, make_pixels
@@ -65,10 +64,9 @@ def test_no_failure_shows_more_than_scheme_and_host(
     fetcher: MediaFetcher, publish: dict[str, Publish], caplog: pytest.LogCaptureFixture, scheme: str, what: str
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    media_io: MediaIO[object] = ImageIO({}, MediaConfig())
     url = publish[scheme](BODIES[what])
     with pytest.raises(ClientError) as caught:
-        fetcher.fetch_image(url, media_io).decode()
+        fetcher.fetch_image(url, ImageIO({}, MediaConfig())).decode()
     assert_silent(caught.value, url, caplog)
 
 
