@@ -79,3 +79,11 @@ def test_every_linked_line_of_the_architecture_page_is_a_file_of_the_code() -> N
     for arrow in arrows:
         (link,) = re.findall(r"\]\(([^)]+)\)", arrow)
         assert (page.parent / link).resolve().is_file(), arrow
+
+
+def test_the_suite_of_the_conformance_page_passes(tmp_path: Path) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", (REFERENCE / "conformance.md").read_text("utf-8"), re.DOTALL)
+    (tmp_path / "test_conformance.py").write_text(code, "utf-8")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_conformance.py"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr

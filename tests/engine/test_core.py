@@ -149,6 +149,33 @@ def test_media_in_memory_needs_a_policy_that_accepts_it(core: Core, picture: Pic
         core.plan_sync(local)
 
 
+def test_equal_media_is_processed_once_and_has_the_same_tensors(core: Core, picture: Picture) -> None:
+    url = data_url(picture(1))
+    first, second = core.process_sync(ask(url)), core.process_sync(ask(url, url, text="And now?"))
+    assert core.cache is not None
+    assert core.cache.stats.num_inserts == 1
+    tensors = [item["pixel_values"] for prompt in (first, second) for item in prompt.mm_kwargs["image"] if item is not None]
+    assert len(tensors) == 3
+    assert all(array.tobytes() == tensors[0].tobytes() and not array.flags.writeable for array in tensors)
+    core.reset_mm_cache()
+    assert core.cache.stats.num_items == 0
+
+
+def test_cache_may_be_off_and_cannot_be_one_that_needs_an_engine(checkpoints: dict[str, Path], picture: Picture) -> None:
+    with Core.open(checkpoints["llava"], mm_processor_cache_gb=0) as core:
+        assert core.cache is None
+        assert core.process_sync(ask(data_url(picture(1)))).mm_kwargs["image"][0] is not None
+    with pytest.raises(ConfigError, match="processor_only"):
+        Core.open(checkpoints["llava"], mm_processor_cache_type="lru")
+
+
+def test_a_uuid_stands_for_media_that_was_seen(core: Core, picture: Picture) -> None:
+    image = {"type": "image_url", "image_url": {"url": data_url(picture(1))}, "uuid": "mine"}
+    seen = core.process_sync([{"role": "user", "content": [image]}])
+    again = core.process_sync([{"role": "user", "content": [{**image, "image_url": None}]}])
+    assert again.mm_hashes == seen.mm_hashes
+
+
 def test_many_threads_may_use_one_core(core: Core, picture: Picture) -> None:
     conversations = [ask(data_url(picture(number))) for number in range(8)]
     expected = [core.process_sync(messages).mm_hashes for messages in conversations]

@@ -1,4 +1,4 @@
-"""A checkpoint for the examples, and how a file of examples/ is imported."""
+"""How a file of examples/ is imported."""
 
 from __future__ import annotations
 
@@ -10,14 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from inset.testing.tiny_checkpoints import build_tiny_llava
-
 EXAMPLES = Path(__file__).parents[2] / "examples"
-
-
-@pytest.fixture(scope="session")
-def checkpoint_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_tiny_llava(tmp_path_factory.mktemp("llava"))
 
 
 @pytest.fixture

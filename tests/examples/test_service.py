@@ -16,9 +16,9 @@ from inset.testing.sample_images import encode_image, make_pixels
 
 
 @pytest.fixture
-def client(load_example: Callable[[str], ModuleType], checkpoint_folder: Path) -> Iterator[httpx.Client]:
+def client(load_example: Callable[[str], ModuleType], tiny_llava_folder: Path) -> Iterator[httpx.Client]:
     """The example on a port of its own."""
-    app = load_example("service").make_app(str(checkpoint_folder), plugins=["llava"])
+    app = load_example("service").make_app(str(tiny_llava_folder), plugins=["llava"])
     with socket.create_server(("127.0.0.1", 0)) as listening:
         server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="on"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})

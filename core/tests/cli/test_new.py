@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from inset.cli import main
-from inset.cli.new import KINDS
+from inset.cli.new import KINDS, TEMPLATES
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -47,3 +47,12 @@ def test_nothing_is_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert main(["new", "connector", "shelf", "--folder", str(tmp_path)]) == 1
     assert "is not empty" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+
+
+@pytest.mark.parametrize("path", sorted(TEMPLATES.rglob("*.py")), ids=lambda path: path.relative_to(TEMPLATES).as_posix())
+def test_templates_use_no_other_door_than_plugins_have(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    modules = {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    modules |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    ours = {module for module in modules if module.partition(".")[0] == "inset"}
+    assert {module for module in ours if module not in ("inset", "inset.api") and not module.startswith("inset.testing.")} == set()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from inset.cache.base import ProcessorCacheEngine, ProcessorCacheFront
 from inset.checkpoint import Checkpoint, load_checkpoint
@@ -43,6 +43,10 @@ __all__ = [
     "open_core",
     "open_core_from",
 ]
+
+
+CACHE_WITHOUT_ENGINE: Final = "processor_only"
+"""The cache type whose front half has the tensors."""
 
 
 def find_checkpoint(model: str, host: PluginHost) -> Checkpoint:
@@ -105,8 +109,17 @@ def make_cache_halves(name: str, config: CacheConfig, host: PluginHost) -> tuple
     return front, engine
 
 
-def build_core(configs: Configs, host: PluginHost, checkpoint: Checkpoint, *, cache: ProcessorCacheFront | None) -> Core:
+def build_core(
+    configs: Configs, host: PluginHost, checkpoint: Checkpoint, *, cache: ProcessorCacheFront | None, has_engine: bool = True
+) -> Core:
     """Returns what fetches and processes for one checkpoint.
+
+    Args:
+        configs: All options.
+        host: The plugins.
+        checkpoint: The checkpoint.
+        cache: Front half of the processor cache, or None; the core closes it.
+        has_engine: An engine half belongs to it; without one, it keeps the tensors itself.
 
     Raises:
         ConfigError: The checkpoint or an option cannot be served.
@@ -136,6 +149,7 @@ def build_core(configs: Configs, host: PluginHost, checkpoint: Checkpoint, *, ca
         process_budget=ProcessBudget(configs.media.max_process_decoded_bytes),
         media_config=configs.media,
         cache=cache,
+        has_engine=has_engine,
         limits=resolve_limits(configs.engine, processor.info, max_model_len=resolve_max_model_len(configs.model, checkpoint)),
         default_sampling_params=default_sampling_params(checkpoint),
     )
@@ -192,8 +206,12 @@ def open_core_from(configs: Configs) -> Core:
     Raises:
         InsetError: As `open_core`.
     """
+    if configs.cache.mm_processor_cache_type not in (None, CACHE_WITHOUT_ENGINE):
+        raise ConfigError(f"A core without an engine keeps tensors itself: mm_processor_cache_type must be {CACHE_WITHOUT_ENGINE}.")
     host = PluginHost(configs.plugins)
-    return build_core(configs, host, find_checkpoint(configs.model.model, host), cache=None)
+    checkpoint = find_checkpoint(configs.model.model, host)
+    cache = make_cache_front(CACHE_WITHOUT_ENGINE, configs.cache, host) if configs.cache.mm_processor_cache_gb > 0 else None
+    return build_core(configs, host, checkpoint, cache=cache, has_engine=False)
 
 
 def build_engine(*, model: str, **options: Any) -> AsyncLLM:

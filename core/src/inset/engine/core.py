@@ -71,6 +71,7 @@ class Core:
         process_budget: ProcessBudget,
         media_config: MediaConfig,
         cache: ProcessorCacheFront | None,
+        has_engine: bool,
         limits: EngineLimits,
         default_sampling_params: SamplingParams,
     ) -> None:
@@ -78,6 +79,7 @@ class Core:
         self.tokenizer = tokenizer
         self.default_sampling_params = default_sampling_params
         self.cache = cache
+        self._has_engine = has_engine
         self._renderer = renderer
         self._fetcher = fetcher
         self._media_executor = media_executor
@@ -89,7 +91,9 @@ class Core:
 
     @classmethod
     def open(cls, model: str | Path, **options: Any) -> Core:
-        """Returns a core for a checkpoint, without an engine and without a processor cache; torch and transformers are not needed to plan.
+        """Returns a core for a checkpoint, without an engine; torch and transformers are not needed to plan.
+
+        Processed items are cached up to `mm_processor_cache_gb`, 0 for none: `process` gives equal media the same read-only tensors.
 
         Args:
             model: Checkpoint folder, or the name of a checkpoint that an installed plugin ships.
@@ -139,7 +143,9 @@ class Core:
         prepared.request = make_engine_request(prepared.commit_id, processed, prepared.params, self.tokenizer.eos_token_ids)
 
     async def process(self, prompt: AnyPrompt) -> ProcessedPrompt:
-        """Returns the processed prompt with all tensors, for `generate` of transformers or another engine; the processor cache is left out.
+        """Returns the processed prompt with all tensors, for `generate` of transformers or another engine.
+
+        Beside an engine, whose half of the processor cache has the tensors, the cache is left out.
 
         Args:
             prompt: As `inset.engine.prompts.read_prompt` takes it: a text, token ids, messages in OpenAI's form, a mapping, or a
@@ -150,8 +156,9 @@ class Core:
         """
         with RequestBudget(self._media_config, self._process_budget) as budget:
             inputs, parts = await self._gather_inputs(read_prompt(prompt), uuid.uuid4().hex, budget, {})
+            inputs = dataclasses.replace(inputs, skip_mm_cache=inputs.skip_mm_cache or self._has_engine)
             with _placing(parts):
-                state, processed, _ = await self._process(dataclasses.replace(inputs, skip_mm_cache=True), None, {})
+                state, processed, _ = await self._process(inputs, None, {})
                 state.close()
                 return processed
 

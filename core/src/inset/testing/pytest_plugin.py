@@ -3,12 +3,14 @@
 - `media_server`: an HTTP server on the loopback interface that misbehaves on demand;
 - `network_block`: no connection leaves the machine while the test runs; `network_block_session` does so for a whole run, for a
   conftest.py to ask for;
+- `tiny_llava_folder`: a LLaVA checkpoint of a few thousand random parameters;
 - `plugin_host_without_discovery`: the core's built-ins alone, whatever else is installed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from inset.plugins import PluginHost
     from inset.testing.media_server import MediaServer
 
-__all__ = ["media_server", "network_block", "network_block_session", "plugin_host_without_discovery"]
+__all__ = ["media_server", "network_block", "network_block_session", "plugin_host_without_discovery", "tiny_llava_folder"]
 
 # Everything else is imported inside the fixtures: this module is loaded for each pytest run of everyone who has Inset installed.
 
@@ -55,3 +57,11 @@ def plugin_host_without_discovery() -> PluginHost:
     from inset.plugins import PluginHost
 
     return PluginHost(distributions=())
+
+
+@pytest.fixture(scope="session")
+def tiny_llava_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a LLaVA 1.5 checkpoint with random weights; nobody may write to it."""
+    from inset.testing.tiny_checkpoints import build_tiny_llava
+
+    return build_tiny_llava(tmp_path_factory.mktemp("tiny-llava"))
