@@ -197,6 +197,8 @@ def open_core(*, model: str, **options: Any) -> Core:
         ConfigError: An option or the checkpoint cannot be served.
         PluginError: A plugin that was named cannot be loaded, or nothing serves this checkpoint.
     """
+    if options.get("mm_processor_cache_type") not in (None, CACHE_WITHOUT_ENGINE):  # in the environment it is meant for servers
+        raise ConfigError(f"A core without an engine keeps tensors itself: mm_processor_cache_type must be {CACHE_WITHOUT_ENGINE}.")
     return open_core_from(read_configs({"model": model, **options}))
 
 
@@ -206,8 +208,6 @@ def open_core_from(configs: Configs) -> Core:
     Raises:
         InsetError: As `open_core`.
     """
-    if configs.cache.mm_processor_cache_type not in (None, CACHE_WITHOUT_ENGINE):
-        raise ConfigError(f"A core without an engine keeps tensors itself: mm_processor_cache_type must be {CACHE_WITHOUT_ENGINE}.")
     host = PluginHost(configs.plugins)
     checkpoint = find_checkpoint(configs.model.model, host)
     cache = make_cache_front(CACHE_WITHOUT_ENGINE, configs.cache, host) if configs.cache.mm_processor_cache_gb > 0 else None
