@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pytest
 
 from inset.config import MediaConfig
-from inset.errors import ConfigError, MediaPolicyError, PluginContractError, UnknownNameError
+from inset.errors import ConfigError, MediaPolicyError, PluginContractError, PluginLoadError, UnknownNameError
 from inset.media.connector import MEDIA_CONNECTOR_REGISTRY, MediaConnector
 from inset.media.connector_set import ConnectorSet
 from inset.media.fetcher import MediaFetcher
@@ -46,6 +46,10 @@ def make_string(**options: Any) -> str:
     return "no connector"
 
 
+def make_nothing(**options: Any) -> MediaConnector:
+    raise ValueError("the region is not known")
+
+
 not_callable = 5
 
 
@@ -61,6 +65,8 @@ def registry(plugin_host_without_discovery: PluginHost) -> MediaConnectorRegistr
     registry.register("wrap", factory=f"{here}:WrapConnector", schemes=("wrap+*",))
     registry.register("wrap-http", factory=f"{here}:WrapHttpConnector", schemes=("wrap+http",))
     registry.register("text", factory=f"{here}:make_string", schemes=("text",))
+    registry.register("nothing", factory=f"{here}:make_nothing", schemes=("nothing",))
+    registry.register("absent", factory="a_module_that_is_not_there:Connector", schemes=("absent",))
     registry.register("five", factory=f"{here}:not_callable", schemes=("five",))
     return registry
 
@@ -126,6 +132,8 @@ def test_options_reach_their_connector(registry: MediaConnectorRegistry) -> None
         ({"media_connector_options": {"shop": {}}}, ConfigError, "--media-connector"),
         ({"media_connector": ("text",)}, PluginContractError, "not a MediaConnector"),
         ({"media_connector": ("five",)}, PluginContractError, "cannot be called"),
+        ({"media_connector": ("nothing",)}, ConfigError, "'nothing' cannot be made .* the region is not known"),
+        ({"media_connector": ("absent",)}, PluginLoadError, "'absent' .* cannot be loaded"),
         ({"media_connector": ("mirror-two",)}, PluginContractError, "is registered for"),
     ],
 )

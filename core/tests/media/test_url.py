@@ -102,7 +102,7 @@ def test_redirect_may_be_relative(location: str, text: str) -> None:
     assert MediaUrl.parse("http://example.com/folder/item?page=1").join(location).text == text
 
 
-@pytest.mark.parametrize("location", ["http://user@example.com/", "/a\tb", "\\\\evil.example", "http://127.1/"])
+@pytest.mark.parametrize("location", ["http://user@example.com/", "/a\tb", "\\\\evil.example", "http://127.1/", "//[", "http://[::1"])
 def test_redirect_is_checked_like_the_first_url(location: str) -> None:
     with pytest.raises(MediaPolicyError):
         MediaUrl.parse("http://example.com/").join(location)

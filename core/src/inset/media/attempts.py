@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Final
@@ -127,14 +128,16 @@ async def open_inner(connector: MediaConnector, url: MediaUrl, limits: FetchLimi
 
 
 async def _attempt(job: _Job, limits: FetchLimits) -> Payload:
-    stream = await _guarded_open(job, limits)
+    with _guard(job):
+        stream = _check_stream(await job.connector.open(job.url, limits), job.url)
     try:
         if stream.is_unchanged:
             if job.known is None or job.cache is None:
                 raise MediaFetchError(f"{job.url.where}: the connector says unchanged, but nothing is known.", stage="fetch")
             await asyncio.to_thread(job.cache.renew, job.url.text, job.known)
             return _reuse(job, job.known)
-        data = await _guarded_read(job, stream, limits)
+        with _guard(job):
+            data = await read_stream(stream, limits, job.url.where, job.on_progress)
     finally:
         await _close(stream, job.connector)
     return Payload(data, url_text=job.url.text, validators=stream.validators, cache=job.cache if stream.is_storable else None)
@@ -146,14 +149,15 @@ def _reuse(job: _Job, known: CachedDownload) -> Payload:
     return Payload(known.data, url_text=job.url.text, cache=job.cache, is_stored=True)
 
 
-async def _guarded_open(job: _Job, limits: FetchLimits) -> ByteStream:
+@contextmanager
+def _guard(job: _Job) -> Iterator[None]:
     try:
-        stream = await job.connector.open(job.url, limits)
-    except (InsetError, OSError, asyncio.CancelledError):
+        yield
+    except (InsetError, OSError, asyncio.CancelledError, GeneratorExit):
         raise
     except BaseException as error:  # also SystemExit, which would end the loop of all connectors
-        raise _failed(job, error) from error
-    return _check_stream(stream, job.url)
+        _log.warning("The connector %s failed with %s.", type(job.connector).__name__, type(error).__name__)
+        raise MediaFetchError(f"The connector for {job.url.scheme}: failed ({type(error).__name__}).", stage="fetch") from error
 
 
 def _check_stream(stream: object, url: MediaUrl) -> ByteStream:
@@ -162,25 +166,13 @@ def _check_stream(stream: object, url: MediaUrl) -> ByteStream:
     return stream
 
 
-async def _guarded_read(job: _Job, stream: ByteStream, limits: FetchLimits) -> bytes:
-    try:
-        return await read_stream(stream, limits, job.url.where, job.on_progress)
-    except (InsetError, OSError, asyncio.CancelledError):
-        raise
-    except BaseException as error:
-        raise _failed(job, error) from error
-
-
-def _failed(job: _Job, error: BaseException) -> MediaFetchError:
-    _log.warning("The connector %s failed with %s.", type(job.connector).__name__, type(error).__name__)
-    return MediaFetchError(f"The connector for {job.url.scheme}: failed ({type(error).__name__}).", stage="fetch")
-
-
 async def _close(stream: ByteStream, connector: MediaConnector) -> None:
     try:
         async with asyncio.timeout(CLOSE_SECONDS):
             await stream.aclose()
-    except Exception as error:
+    except (asyncio.CancelledError, GeneratorExit):
+        raise
+    except BaseException as error:  # also SystemExit, which would end the loop of all connectors
         _log.warning("A stream of the connector %s could not be closed: %s.", type(connector).__name__, type(error).__name__)
 
 

@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from inset.config import MediaConfig
-from inset.errors import ConfigError, InvariantError, MediaPolicyError, PluginContractError
+from inset.errors import ConfigError, InsetError, InvariantError, MediaPolicyError, PluginContractError
 from inset.media.connector import MediaConnector
 from inset.media.url import MediaUrl
-from inset.registry import MediaConnectorRegistry, load_object, normalize_name
+from inset.registry import MediaConnectorRegistry, normalize_name
 
 __all__ = ["ConnectorSet"]
 
 _log = logging.getLogger(__name__)
 
-_ALWAYS = ("data", "http")
+CLOSE_SECONDS: Final = 2.0
+
+_ALWAYS: Final = ("data", "http")
 
 
 class ConnectorSet:
@@ -27,8 +29,9 @@ class ConnectorSet:
         """Takes connectors in order of rank: of two for one scheme, the first serves it."""
         self._by_scheme: dict[str, MediaConnector] = {}
         self._opened: set[MediaConnector] = set()
-        self._lock = asyncio.Lock()
         self.connectors = tuple(dict.fromkeys(connectors))
+        # One each: a connector that takes long to open holds up no other.
+        self._locks = {connector: asyncio.Lock() for connector in self.connectors}
         for connector in self.connectors:
             for scheme in connector.schemes:
                 self._by_scheme.setdefault(scheme, connector)
@@ -41,6 +44,8 @@ class ConnectorSet:
         Raises:
             ConfigError: Two named connectors serve one scheme, or options do not fit.
             UnknownNameError: A name that no plugin provides.
+            PluginLoadError: A connector's module cannot be imported; its plugin is named.
+            MissingExtraError: It needs an extra of Inset that is not installed.
             PluginContractError: A factory gives something else than a connector for its schemes.
         """
         named = tuple(dict.fromkeys(normalize_name(name) for name in config.media_connector))
@@ -72,27 +77,35 @@ class ConnectorSet:
         """Opens a connector before its first use; on the media loop.
 
         Raises:
-            InvariantError: It cannot be opened; the next use tries again.
+            InvariantError: It cannot be opened; the next use tries again. An error of ours that the connector raises passes as it is.
         """
         if connector in self._opened:
             return
-        async with self._lock:
+        async with self._locks[connector]:
             if connector in self._opened:
                 return
             try:
                 await connector.aopen()
-            except Exception as error:
+            except (InsetError, asyncio.CancelledError, GeneratorExit):
+                raise
+            except BaseException as error:  # also SystemExit, which would end the loop of all connectors
                 raise InvariantError(f"The connector {type(connector).__name__} cannot be opened ({type(error).__name__}).") from error
             self._opened.add(connector)
 
     async def aclose(self) -> None:
-        """Closes what was opened; on the media loop. A connector that fails to close holds up no other."""
-        for connector in self._opened:
-            try:
-                await connector.aclose()
-            except Exception as error:
-                _log.warning("The connector %s could not be closed: %s.", type(connector).__name__, type(error).__name__)
+        """Closes what was opened, all at the same time; on the media loop. A connector that fails to close, or hangs, holds up no other."""
+        await asyncio.gather(*map(_close, self._opened))
         self._opened.clear()
+
+
+async def _close(connector: MediaConnector) -> None:
+    try:
+        async with asyncio.timeout(CLOSE_SECONDS):
+            await connector.aclose()
+    except (asyncio.CancelledError, GeneratorExit):
+        raise
+    except BaseException as error:  # also SystemExit, which would end the loop of all connectors
+        _log.warning("The connector %s could not be closed: %s.", type(connector).__name__, type(error).__name__)
 
 
 def _refuse_clashes(registry: MediaConnectorRegistry, named: Iterable[str]) -> None:
@@ -106,13 +119,16 @@ def _refuse_clashes(registry: MediaConnectorRegistry, named: Iterable[str]) -> N
 
 def _make(registry: MediaConnectorRegistry, name: str, options: Mapping[str, Any]) -> MediaConnector:
     registration = registry.get(name)
-    factory = load_object(registration.factory)
+    factory = registry.load(name, "factory")
     if not callable(factory):
         raise PluginContractError(f"The factory of the media connector {name!r} cannot be called.")
     try:
         connector = factory(**options)
-    except TypeError as error:
-        raise ConfigError(f"The media connector {name!r} does not take these --media-connector-options: {error}.") from error
+    except InsetError:
+        raise
+    except (Exception, SystemExit) as error:  # a plugin's code may raise anything; a TypeError says which option it does not take
+        message = f"The media connector {name!r} cannot be made with its --media-connector-options: {type(error).__name__}: {error}."
+        raise ConfigError(message) from error
     if not isinstance(connector, MediaConnector):
         raise PluginContractError(f"The factory of the media connector {name!r} gave a {type(connector).__name__}, not a MediaConnector.")
     if set(connector.schemes) != set(registration.schemes):

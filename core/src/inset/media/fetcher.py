@@ -235,7 +235,7 @@ def _load(media_io: MediaIO[Any], payload: Payload) -> MediaRef[Any]:
         return media_io.load_bytes_ref(payload.data, on_damage=payload.drop)
     except InsetError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a plugin's code may raise anything
         message = f"The {media_io.modality} cannot be read: its decoder failed ({type(error).__name__})."
         raise MediaDecodeError(message, stage="probe", modality=media_io.modality) from error
 

@@ -80,7 +80,10 @@ class MediaUrl:
             MediaPolicyError: As for `parse`.
         """
         _check_text(location)
-        return MediaUrl.parse(urljoin(self.text, location))
+        try:
+            return MediaUrl.parse(urljoin(self.text, location))
+        except ValueError as error:  # urljoin's, for brackets that hold no address
+            raise MediaPolicyError("The host of the media URL is not valid.", stage="fetch") from error
 
     @property
     def where(self) -> str:
