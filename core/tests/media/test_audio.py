@@ -172,6 +172,28 @@ class TestLies:
         except MediaDecodeError as error:
             assert "more sound" in error.message  # noqa: PT017 - either outcome is right
 
+    def test_track_in_an_unknown_codec_is_refused(self) -> None:
+        data = encode_sound_track(TONE, container="matroska", codec="aac").replace(b"A_AAC", b"A_XXX")
+        with pytest.raises(MediaDecodeError, match="codec is not known") as caught:
+            load(data)
+        assert (caught.value.code, caught.value.modality) == ("unsupported_audio_format", "audio")
+
+    def test_damage_that_leads_before_the_beginning_is_not_printed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """An exception in a callback of a C library goes to standard error, with paths of this machine."""
+        printed: list[object] = []
+        monkeypatch.setattr(sys, "unraisablehook", printed.append)
+        data = bytearray(encode_sound(TONE, "AIFF"))
+        data[38] = 255
+        with pytest.raises(MediaDecodeError):
+            load(bytes(data)).decode()
+        assert printed == []
+
+    @pytest.mark.parametrize("channels", [(1, 2), (2, 1)])
+    def test_channels_that_change_on_the_way_are_an_error(self, channels: tuple[int, int]) -> None:
+        data = b"".join(encode_sound(TONE[:number], "MP3") for number in channels)
+        with pytest.raises(MediaDecodeError, match="channels change"):
+            load(data).decode()
+
     @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
     def test_samples_that_are_no_numbers_are_refused(self, value: float) -> None:
         tone = TONE.copy()

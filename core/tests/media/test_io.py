@@ -62,6 +62,32 @@ def test_refusals_at_fetch_name_stage_and_modality(data: bytes, error: type[Exce
     assert (caught.value.stage, caught.value.modality) == ("probe", "image")  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("failure", [ZeroDivisionError, UnicodeError, SystemExit])
+def test_whatever_a_decoder_raises_is_a_decode_error_with_its_place(failure: type[BaseException]) -> None:
+    class BrokenIO(TextIO):
+        broken_at = "probe"
+
+        def probe(self, data: bytes) -> MediaHeader:
+            if self.broken_at == "probe":
+                raise failure("secret")
+            return super().probe(data)
+
+        def load_bytes(self, data: bytes, header: MediaHeader | None = None) -> str:
+            raise failure("secret")
+
+    io = BrokenIO(CONFIG)
+    with pytest.raises(MediaDecodeError, match=failure.__name__) as caught:
+        io.load_bytes_ref(b"hello")
+    assert (caught.value.stage, caught.value.modality) == ("probe", "image")
+    io.broken_at = "decode"
+    reports: list[str] = []
+    ref = io.load_bytes_ref(b"hello", on_damage=lambda: reports.append("damage"))
+    with pytest.raises(MediaDecodeError, match=failure.__name__) as caught:
+        ref.decode()
+    assert (caught.value.stage, caught.value.modality, reports) == ("decode", "image", ["damage"])
+    assert "secret" not in str(caught.value)
+
+
 def test_default_decoder_of_an_unknown_modality_is_refused_by_name() -> None:
     with pytest.raises(InvalidRequestError, match="'smell'"):
         default_media_io("smell", {}, CONFIG)

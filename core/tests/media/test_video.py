@@ -337,6 +337,12 @@ class TestDamage:
         assert decoded.frames.shape[1:] == (ref.header.height, ref.header.width, 3)
         assert len(decoded.frames) >= 10
 
+    def test_track_in_an_unknown_codec_is_refused(self) -> None:
+        data = make_video(3, container="matroska").replace(b"V_MPEG4/ISO/ASP", b"V_MPEG4/ISO/XXX")
+        with pytest.raises(MediaDecodeError, match="codec is not known") as caught:
+            load(data)
+        assert (caught.value.code, caught.value.modality) == ("unsupported_video_format", "video")
+
     def test_decoding_has_a_time_limit(self) -> None:
         io_ = VideoIO({}, MediaConfig(max_video_decode_seconds=1e-9))
         with pytest.raises(MediaDecodeError) as caught:
@@ -344,7 +350,7 @@ class TestDamage:
         assert caught.value.code == "media_decode_timeout"
         with pytest.raises(MediaDecodeError) as caught:
             io_.load_bytes(CLIP, VideoIO({}, MediaConfig()).probe(CLIP))
-        assert (caught.value.code, caught.value.stage) == ("media_decode_timeout", "decode")
+        assert caught.value.code == "media_decode_timeout"
 
     @pytest.mark.parametrize(
         "data",
@@ -455,10 +461,15 @@ class TestFrameLists:
     def test_damaged_frame_is_an_error_of_the_video(self) -> None:
         whole = encode_image(make_pixels(200, 200), "JPEG")
         ref = load(pack_frames([whole, whole[:-500]]))
-        with pytest.raises(MediaDecodeError) as caught:
+        with pytest.raises(MediaDecodeError, match="Frame 1 of the frame list") as caught:
             ref.decode()
-        assert caught.value.stage == "decode"
+        assert (caught.value.stage, caught.value.modality) == ("decode", "video")
 
     def test_frames_that_are_no_images_are_refused(self) -> None:
-        with pytest.raises(MediaDecodeError):
+        with pytest.raises(MediaDecodeError, match="Frame 0 of the frame list") as caught:
             load(pack_frames([b"not an image"]))
+        assert (caught.value.stage, caught.value.modality, caught.value.code) == ("probe", "video", "unsupported_image_format")
+
+    def test_frames_over_the_pixel_cap_are_too_large_and_not_damaged(self) -> None:
+        with pytest.raises(TooLargeError, match="Frame 0 of the frame list"):
+            load(pack_frames([encode_image(make_pixels(40, 30), "JPEG")]), config=MediaConfig(max_image_pixels=100))

@@ -11,7 +11,7 @@ import numpy as np
 import soxr
 
 from inset.config import MediaConfig
-from inset.errors import InsetError, InvalidRequestError, MediaDecodeError, TooLargeError
+from inset.errors import InvalidRequestError, MediaDecodeError, TooLargeError
 from inset.identity import JSON, DecodeSpec
 from inset.media.audio_readers import SoundFacts, is_sound_file, iter_pyav, iter_soundfile, probe_pyav, probe_soundfile
 from inset.media.decoded import AudioSamples
@@ -101,10 +101,7 @@ class AudioIO(MediaIO[AudioSamples]):
             header = self.probe(data)
         deadline = time.monotonic() + self._config.max_video_decode_seconds
         blocks = iter_soundfile(data) if header.backend == "soundfile" else iter_pyav(data, deadline_seconds=deadline)
-        try:
-            return AudioSamples(samples=_gather(blocks, header), sampling_rate=header.sampling_rate or 0)
-        except InsetError as error:
-            raise error.locate(stage="decode", modality=self.modality) from error.__cause__
+        return AudioSamples(samples=_gather(blocks, header), sampling_rate=header.sampling_rate or 0)
 
     def _find_facts(self, data: bytes) -> tuple[str, SoundFacts]:
         if self._backend == "soundfile" or (self._backend == "auto" and is_sound_file(data)):
@@ -154,6 +151,8 @@ def _gather(blocks: Iterator[NDArray[np.float32]], header: AudioHeader) -> NDArr
     samples = np.empty((header.num_channels or 0, _max_samples(header)), dtype=np.float32)
     end = 0
     for block in blocks:
+        if block.shape[0] != samples.shape[0]:
+            raise MediaDecodeError("Sampling rate or channels change within the sound.")
         start, end = end, end + block.shape[1]
         if end > samples.shape[1]:
             raise MediaDecodeError("There is more sound than the header says.")

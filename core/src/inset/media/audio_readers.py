@@ -51,6 +51,16 @@ class SoundFacts:
     max_samples: int
 
 
+class _SoundBytes(BytesIO):
+    """Stays where it is when a damaged file sends libsndfile before the beginning; an exception could only be printed by the C library."""
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        try:
+            return super().seek(offset, whence)
+        except (ValueError, OverflowError):
+            return self.tell()
+
+
 def is_sound_file(data: bytes) -> bool:
     """Whether libsndfile is to be tried first."""
     return find_container_format(data) in _SOUND_FILES
@@ -59,7 +69,7 @@ def is_sound_file(data: bytes) -> bool:
 def probe_soundfile(data: bytes) -> SoundFacts | None:
     """Returns what libsndfile makes of the header, or None where it cannot read the file or does not know its length."""
     try:
-        with soundfile.SoundFile(BytesIO(data)) as sound:
+        with soundfile.SoundFile(_SoundBytes(data)) as sound:
             facts = SoundFacts(sound.format, sound.subtype, sound.samplerate, sound.channels, sound.frames, sound.frames)
     except (soundfile.SoundFileError, RuntimeError, ValueError, TypeError):
         return None
@@ -69,7 +79,7 @@ def probe_soundfile(data: bytes) -> SoundFacts | None:
 def iter_soundfile(data: bytes) -> Iterator[NDArray[np.float32]]:
     """Yields blocks ``(num_channels, n)`` float32, as far as the file can be read."""
     try:
-        with soundfile.SoundFile(BytesIO(data)) as sound:
+        with soundfile.SoundFile(_SoundBytes(data)) as sound:
             while len(block := sound.read(_BLOCK_FRAMES, dtype="float32", always_2d=True)):
                 yield block.T
     except (soundfile.SoundFileError, RuntimeError):
@@ -127,8 +137,11 @@ def iter_pyav(data: bytes, *, deadline_seconds: float) -> Iterator[NDArray[np.fl
 
 def _pick_audio_track(container: InputContainer) -> AudioStream:
     if not container.streams.audio:
-        raise MediaDecodeError("The file has no audio track.", modality="audio")
-    return container.streams.audio[0]
+        raise MediaDecodeError("The file has no audio track.")
+    stream = container.streams.audio[0]
+    if stream.codec_context is None:
+        raise MediaDecodeError("The audio track's codec is not known: the file is damaged or cut off.", code="unsupported_audio_format")
+    return stream
 
 
 def _decode(container: InputContainer, stream: AudioStream, deadline_seconds: float) -> Iterator[av.AudioFrame]:

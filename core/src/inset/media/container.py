@@ -57,13 +57,11 @@ def open_container(data: bytes, modality: str) -> Iterator[InputContainer]:
     """
     name = find_container_format(data)
     if name is None:
-        raise MediaDecodeError(
-            f"The bytes are not {modality} in a format that is read.", code=f"unsupported_{modality}_format", modality=modality
-        )
+        raise MediaDecodeError(f"The bytes are not {modality} in a format that is read.", code=f"unsupported_{modality}_format")
     try:
         container = av.open(BytesIO(data), mode="r", format=name, metadata_errors="ignore", io_open=_refuse_to_open)
     except (av.FFmpegError, ValueError, OSError) as error:
-        raise MediaDecodeError(f"The {name} container is damaged or cut off.", modality=modality) from error
+        raise MediaDecodeError(f"The {name} container is damaged or cut off.") from error
     with container:
         yield container
 

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from inset.config import MediaConfig
-from inset.errors import InsetError, InvariantError, MediaDecodeError, MediaTimeoutError, OverloadedError
+from inset.errors import InsetError, InvariantError, MediaTimeoutError, OverloadedError
 from inset.media.attempts import FetchTimes, download, open_inner
 from inset.media.budget import RequestBudget
 from inset.media.connector import ConnectorContext, FetchSurface, MediaConnector
@@ -209,7 +209,7 @@ class MediaFetcher(FetchSurface):
 
     def _make_refs(self, media_ios: Sequence[MediaIO[Any]], payload: Payload) -> tuple[MediaRef[Any], ...]:
         try:
-            refs = tuple(_load(io, payload) for io in media_ios)
+            refs = tuple(io.load_bytes_ref(payload.data, on_damage=payload.drop) for io in media_ios)
         except InsetError:
             payload.drop()
             raise
@@ -228,16 +228,6 @@ def _located(modality: str) -> Iterator[None]:
     except InsetError as error:
         error.locate(stage="fetch", modality=modality)
         raise
-
-
-def _load(media_io: MediaIO[Any], payload: Payload) -> MediaRef[Any]:
-    try:
-        return media_io.load_bytes_ref(payload.data, on_damage=payload.drop)
-    except InsetError:
-        raise
-    except (Exception, SystemExit) as error:  # a plugin's code may raise anything
-        message = f"The {media_io.modality} cannot be read: its decoder failed ({type(error).__name__})."
-        raise MediaDecodeError(message, stage="probe", modality=media_io.modality) from error
 
 
 def _stopped() -> OverloadedError:

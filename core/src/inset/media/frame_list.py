@@ -48,9 +48,9 @@ def unpack_frames(data: bytes) -> list[bytes]:
         if length == 0 and not any(data[position:]):
             break
         if start + length > len(data):
-            raise MediaDecodeError(f"Frame {len(frames)} of the frame list is cut short.", modality="video")
+            raise MediaDecodeError(f"Frame {len(frames)} of the frame list is cut short.")
         frames.append(data[start : start + length])
         position = start + length
     if not frames:
-        raise MediaDecodeError("The frame list has no frames.", modality="video")
+        raise MediaDecodeError("The frame list has no frames.")
     return frames

@@ -104,10 +104,10 @@ class ImageIO(MediaIO["ImagePixels"]):
             image = turn_upright(convert_mode(image, self._mode, self._background), header.orientation)
             self._check_size(image, header)
             return pixels_of(image)
-        except InsetError as error:
-            raise error.locate(stage="decode", modality=self.modality) from error.__cause__
+        except InsetError:
+            raise
         except Exception as error:  # Pillow's codecs raise almost anything on damaged files
-            raise MediaDecodeError(f"The {header.format} image is truncated or damaged.", stage="decode", modality=self.modality) from error
+            raise MediaDecodeError(f"The {header.format} image is truncated or damaged.") from error
 
     def _check_size(self, image: Image.Image, header: MediaHeader) -> None:
         if image.size != (header.width, header.height):

@@ -70,22 +70,14 @@ def open_image(data: bytes) -> Image.Image:
             try:
                 return opener(BytesIO(data))
             except Exception as error:  # Pillow's header parsers raise almost anything on damaged files
-                raise MediaDecodeError(f"The {name} image has a damaged header.", stage="probe", modality="image") from error
+                raise MediaDecodeError(f"The {name} image has a damaged header.") from error
     formats = ", ".join(IMAGE_FORMATS)
     for name, signature in _REFUSED:
         if signature.match(start):
-            raise MediaDecodeError(
-                f"This is {name}, which is not read as an image. Send one of {formats}.",
-                code="unsupported_image_format",
-                stage="probe",
-                modality="image",
-            )
-    raise MediaDecodeError(
-        f"The bytes are not an image in a format that is read. Send one of {formats}.",
-        code="unsupported_image_format",
-        stage="probe",
-        modality="image",
-    )
+            message = f"This is {name}, which is not read as an image. Send one of {formats}."
+            raise MediaDecodeError(message, code="unsupported_image_format")
+    message = f"The bytes are not an image in a format that is read. Send one of {formats}."
+    raise MediaDecodeError(message, code="unsupported_image_format")
 
 
 def tile_pixels(image: TiffImagePlugin.TiffImageFile) -> int:

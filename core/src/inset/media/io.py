@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar, cast, final
 
@@ -55,6 +56,8 @@ class MediaIO(ABC, Generic[T]):
     def load_bytes(self, data: bytes, header: MediaHeader | None = None) -> T:
         """Decodes, now.
 
+        Whatever else it raises becomes a `MediaDecodeError` in the references that `load_bytes_ref` gives, and so do errors of `probe`.
+
         Args:
             data: The encoded bytes.
             header: What `probe` gave for these bytes; probed here where it is None.
@@ -89,18 +92,13 @@ class MediaIO(ABC, Generic[T]):
             MediaDecodeError: The bytes are not media of this modality.
             TooLargeError: The item is over a cap on bytes, pixels, seconds or decoded size.
         """
-        try:
+        with _guard(self.modality, "probe"):
             header = self._probe_within_caps(data)
-        except InsetError as error:
-            raise error.locate(stage="probe", modality=self.modality) from error.__cause__
-        spec = self.get_decode_spec()
-        if settings := self.get_header_settings(header):
-            spec = spec.extend(settings)
-        key = self.derive_key(data, spec, header)
-        load = partial(self.load_bytes, data, header)
-        if on_damage is not None:
-            load = partial(_load_or_report, load, on_damage)
-        return MediaRef(key, spec, data=data, header=header, load=load)
+            spec = self.get_decode_spec()
+            if settings := self.get_header_settings(header):
+                spec = spec.extend(settings)
+            key = self.derive_key(data, spec, header)
+        return MediaRef(key, spec, data=data, header=header, load=partial(self._load, data, header, on_damage))
 
     def _probe_within_caps(self, data: bytes) -> MediaHeader:
         if not data:
@@ -115,13 +113,27 @@ class MediaIO(ABC, Generic[T]):
             )
         return header
 
+    def _load(self, data: bytes, header: MediaHeader, on_damage: Callable[[], None] | None) -> T:
+        try:
+            with _guard(self.modality, "decode"):
+                return self.load_bytes(data, header)
+        except MediaDecodeError:
+            if on_damage is not None:
+                on_damage()
+            raise
 
-def _load_or_report(load: Callable[[], T], on_damage: Callable[[], None]) -> T:
+
+@contextmanager
+def _guard(modality: str, stage: str) -> Iterator[None]:
+    """Lets errors of ours pass with their place; whatever else a decoder and the libraries below it raise is the fault of the bytes."""
     try:
-        return load()
-    except MediaDecodeError:
-        on_damage()
+        yield
+    except InsetError as error:
+        error.locate(stage=stage, modality=modality)
         raise
+    except (Exception, SystemExit) as error:
+        message = f"The {modality} cannot be read: its decoder failed ({type(error).__name__})."
+        raise MediaDecodeError(message, stage=stage, modality=modality) from error
 
 
 def format_bytes(num_bytes: int) -> str:

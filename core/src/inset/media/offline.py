@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from inset.config import MediaConfig, read_environment
-from inset.errors import InsetError
 from inset.identity import JSON
 from inset.media.fetcher import MediaFetcher
 from inset.media.io import MediaIO, default_media_io
@@ -67,8 +66,4 @@ def _fetch(modality: str, url: str, options: Mapping[str, JSON] | None, fetcher:
         modality, {**source.config.media_io_kwargs.get(modality, {}), **(options or {})}, source.config
     )
     ref: MediaRef[Any] = source.load_from_url(url, media_io)
-    try:
-        return ref.decode()
-    except InsetError as error:
-        error.locate(stage="decode", modality=modality)
-        raise
+    return ref.decode()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import numpy as np
 
 from inset.config import MediaConfig
-from inset.errors import InsetError, MediaDecodeError, PluginContractError, TooLargeError
+from inset.errors import MediaDecodeError, PluginContractError, TooLargeError
 from inset.identity import JSON, DecodeSpec
 from inset.media.container import find_container_format, open_container
 from inset.media.decoded import VideoFrames
@@ -100,12 +101,7 @@ class VideoIO(MediaIO[VideoFrames]):
             MediaDecodeError: Not one frame could be decoded, or decoding took too long.
         """
         header = header or self.probe(data)
-        try:
-            if header.format == _FRAME_LIST:
-                return self._decode_frame_list(data, header)
-            return self._decode(data, header)
-        except InsetError as error:
-            raise error.locate(stage="decode", modality=self.modality) from error.__cause__
+        return self._decode_frame_list(data, header) if header.format == _FRAME_LIST else self._decode(data, header)
 
     def _make_header(self, data: bytes, stream: VideoStream, index: VideoIndex) -> VideoHeader:
         num_frames = len(index.frames)
@@ -177,7 +173,8 @@ class VideoIO(MediaIO[VideoFrames]):
 
     def _probe_frame_list(self, data: bytes) -> MediaHeader:
         frames = unpack_frames(data)
-        first = ImageIO({}, self._config).probe(frames[0])
+        with _naming_frame(0):
+            first = ImageIO({}, self._config).probe(frames[0])
         return MediaHeader(
             modality=self.modality,
             format=_FRAME_LIST,
@@ -197,10 +194,11 @@ class VideoIO(MediaIO[VideoFrames]):
         image_io = ImageIO({}, self._config)
         frames = np.empty((header.num_frames or 0, header.height or 0, header.width or 0, 3), dtype=np.uint8)
         for number, encoded in enumerate(unpack_frames(data)):
-            frame_header = image_io.probe(encoded)
-            if (frame_header.width, frame_header.height) != (header.width, header.height):
-                raise MediaDecodeError(f"Frame {number} of the frame list has another size than the first one.")
-            frames[number] = image_io.load_bytes(encoded, frame_header)
+            with _naming_frame(number):
+                frame_header = image_io.probe(encoded)
+                if (frame_header.width, frame_header.height) != (header.width, header.height):
+                    raise MediaDecodeError("It has another size than the first one.")
+                frames[number] = image_io.load_bytes(encoded, frame_header)
         return VideoFrames(
             frames=frames,
             total_num_frames=len(frames),
@@ -209,6 +207,14 @@ class VideoIO(MediaIO[VideoFrames]):
             frame_indices=header.frame_indices,
             timestamps_seconds=header.timestamps_seconds,
         )
+
+
+@contextmanager
+def _naming_frame(number: int) -> Iterator[None]:
+    try:
+        yield
+    except (MediaDecodeError, TooLargeError) as error:
+        raise type(error)(f"Frame {number} of the frame list: {error.message}", code=error.code) from error
 
 
 def _read_sampler(reader: MediaOptions) -> VideoSampler:

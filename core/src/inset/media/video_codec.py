@@ -36,9 +36,9 @@ def pick_video_track(container: InputContainer) -> VideoStream:
         if stream.disposition & Disposition.attached_pic:
             continue
         if stream.codec_context is None:
-            raise MediaDecodeError("The video track's codec is not known: the file is damaged or cut off.", modality="video")
+            raise MediaDecodeError("The video track's codec is not known: the file is damaged or cut off.", code="unsupported_video_format")
         return stream
-    raise MediaDecodeError("The file has no video track.", modality="video")
+    raise MediaDecodeError("The file has no video track.")
 
 
 def fill_frames(data: bytes, plan: VideoPlan, frames: NDArray[np.uint8], *, rotation: int, deadline_seconds: float) -> NDArray[np.bool_]:
@@ -91,7 +91,7 @@ def _decode_segments(data: bytes, plan: VideoPlan, deadline_seconds: float) -> I
         start, stop = next(segments)
         for number, packet in enumerate(_packets(container, stream)):
             if time.monotonic() > deadline_seconds:
-                raise MediaDecodeError("Decoding the video took too long.", code="media_decode_timeout", modality="video")
+                raise MediaDecodeError("Decoding the video took too long.", code="media_decode_timeout")
             if number >= start:
                 if wanted is not None:
                     stream.codec_context.skip_frame = "DEFAULT" if packet.pts in wanted else "NONREF"

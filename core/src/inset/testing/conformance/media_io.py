@@ -207,6 +207,8 @@ _GLANCES: tuple[Callable[[MediaRef[Any]], object], ...] = (
 class _CountingIO(MediaIO[Any]):
     """Counts the decodes of another decoder."""
 
+    modality = "counted"
+
     def __init__(self, inner: MediaIO[Any]) -> None:
         super().__init__(MediaConfig())
         self._inner = inner
