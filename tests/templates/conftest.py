@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import ast
+import queue
 import re
-from collections.abc import Callable, Sequence
+import subprocess
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -12,6 +17,7 @@ from xml.etree import ElementTree
 import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
+READY_SECONDS = 120.0
 
 
 class Rendered:
@@ -94,6 +100,32 @@ def render(environment: Any, tmp_path: Path) -> Callable[[str, str], Rendered]:
         return Rendered(environment, tmp_path / f"inset-{name}")
 
     return make
+
+
+@pytest.fixture
+def serve(environment: Any) -> Callable[..., AbstractContextManager[str]]:
+    """Runs `inset serve` in the environment for as long as its URL is in use."""
+
+    @contextmanager
+    def start(*words: str | Path) -> Iterator[str]:
+        command = [environment.bin / "inset", "serve", *words, "--port", "0", "--in-process", "--engine-threads", "1"]
+        process = subprocess.Popen([str(word) for word in command], cwd=environment.folder, stderr=subprocess.PIPE, text=True)
+        assert process.stderr is not None
+        log: queue.Queue[str] = queue.Queue()
+        reader = threading.Thread(target=lambda lines: deque(map(log.put, lines), 0), args=(process.stderr,))
+        reader.start()
+        try:
+            said = log.get(timeout=READY_SECONDS)
+            while not (ready := re.search(r"is ready at (http://\S+)/v1", said)):
+                said = log.get(timeout=READY_SECONDS)
+            yield ready[1]
+        finally:
+            process.terminate()
+            process.wait(READY_SECONDS)
+            reader.join(READY_SECONDS)
+            process.stderr.close()
+
+    return start
 
 
 @pytest.fixture

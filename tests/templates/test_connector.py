@@ -5,31 +5,38 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 from inset.testing.sample_images import encode_image, make_pixels
-from inset.testing.tiny_checkpoints import build_tiny_llava
-
-PLAN = """
-import json, sys
-from inset import Core
-folder, location, url = sys.argv[1:]
-options = {"shelf": {"location": location}}
-with Core.open(folder, plugins=["llava", "shelf"], media_connectors=["shelf"], media_connector_options=options) as core:
-    messages = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}]
-    print(json.dumps([len(ranges) for ranges in core.plan_sync(messages).mm_placeholders.values()]))
-"""
 
 
-def test_package_fails_where_its_author_must_act_and_passes_once_the_tutorial_is_followed(
-    render: Callable[[str, str], Any], code_of: Callable[[str], Sequence[str]], tmp_path: Path
+def listed(environment: Any) -> dict[str, str]:
+    """Plugin -> its state."""
+    plugins = json.loads(environment.run("inset", "plugins", "list", "--json"))["plugins"]
+    return {plugin["name"]: plugin["state"] for plugin in plugins}
+
+
+def store_picture(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as store:
+        store.execute("CREATE TABLE items (key TEXT PRIMARY KEY, data BLOB)")
+        store.execute("INSERT INTO items VALUES ('cats/17', ?)", (encode_image(make_pixels(40, 30), "PNG"),))
+        store.commit()
+
+
+def test_package_fails_where_its_author_must_act_and_serves_once_the_tutorial_is_followed(
+    render: Callable[[str, str], Any],
+    code_of: Callable[[str], Sequence[str]],
+    serve: Callable[..., AbstractContextManager[str]],
+    tiny_llava_folder: Path,
+    tmp_path: Path,
 ) -> None:
     package = render("connector", "shelf")
     environment = package.environment
-    listing = json.loads(environment.run("inset", "plugins", "list", "--json"))["plugins"]
-    assert [(plugin["name"], plugin["state"]) for plugin in listing if plugin["name"] == "shelf"] == [("shelf", "loaded")]
+    assert listed(environment)["shelf"] == "loaded"
     package.assert_only_unwritten_parts_fail()
 
     connector, source = code_of("tutorial/first-connector.md")
@@ -37,13 +44,20 @@ def test_package_fails_where_its_author_must_act_and_passes_once_the_tutorial_is
     package.fill_in("tests/test_conformance.py", source)
     package.assert_everything_passes()
 
-    with closing(sqlite3.connect(tmp_path / "pictures")) as store:
-        store.execute("CREATE TABLE items (key TEXT PRIMARY KEY, data BLOB)")
-        store.execute("INSERT INTO items VALUES ('cats/17', ?)", (encode_image(make_pixels(40, 30), "PNG"),))
-        store.commit()
-    folder = build_tiny_llava(tmp_path / "checkpoint")
-    assert environment.run("python", "-c", PLAN, folder, tmp_path / "pictures", "shelf:cats/17") == "[1]\n"
+    store_picture(tmp_path / "pictures")
+    options = json.dumps({"shelf": {"location": str(tmp_path / "pictures")}})
+    environment.pip("install", "--no-deps", "--no-index", "--no-build-isolation", package.folder)  # as a wheel this time
+    with serve(tiny_llava_folder, "--media-connector", "shelf", "--media-connector-options", options) as url:
+        answer, refused = (ask(url, name) for name in ("shelf:cats/17", "shelf:cats/18"))
+    assert answer.json()["usage"]["prompt_tokens"] > 16
+    assert (refused.status_code, refused.json()["error"]["code"]) == (422, "media_fetch_failed")
 
     environment.pip("uninstall", "--yes", "inset-shelf")
-    listing = json.loads(environment.run("inset", "plugins", "list", "--json"))["plugins"]
-    assert "shelf" not in {plugin["name"] for plugin in listing}
+    assert "shelf" not in listed(environment)
+    assert list(environment.folder.rglob("*inset_shelf*")) == []
+
+
+def ask(url: str, image_url: str) -> httpx.Response:
+    content = [{"type": "image_url", "image_url": {"url": image_url}}, {"type": "text", "text": "What?"}]
+    body = {"messages": [{"role": "user", "content": content}], "max_tokens": 1}
+    return httpx.post(f"{url}/v1/chat/completions", json=body, timeout=60)
