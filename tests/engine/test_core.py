@@ -15,10 +15,11 @@ import torch
 from PIL import Image
 
 import inset
-from inset import ChatPrompt, ContentPolicy, Core
+from inset import LLM, ChatPrompt, ContentPolicy, Core, SamplingParams
 from inset.errors import ConfigError, InvariantError, ItemLimitError, MediaPolicyError, PlaceholderError, UnknownNameError
 from inset.inputs import ProcessedPrompt
 from inset.testing.plugin_site import PluginSite, open_plugin_site
+from inset.testing.tiny_qwen_vl import build_tiny_qwen_vl
 
 Picture = Callable[..., Image.Image]
 
@@ -191,6 +192,25 @@ def test_tensors_for_transformers_are_a_batch_of_one(core: Core, picture: Pictur
     assert given["attention_mask"].shape == given["input_ids"].shape
     assert given["pixel_values"].shape == (2, 3, 56, 56)
     assert given["pixel_values"].dtype == torch.float32
+
+
+@pytest.mark.parametrize("family", ["llava", "llava_next", "qwen2_5_vl"])
+def test_generate_of_transformers_answers_as_our_own_engine(
+    family: str, checkpoints: dict[str, Path], tmp_path: Path, picture: Picture
+) -> None:
+    from transformers import AutoModelForImageTextToText
+
+    folder = checkpoints[family] if family in checkpoints else build_tiny_qwen_vl(tmp_path, "qwen2_5_vl")
+    messages = ask(data_url(picture(1)), data_url(picture(2, size=(60, 90))))
+    with Core.open(folder) as core:
+        inputs = core.to_transformers(core.process_sync(messages))
+    model = AutoModelForImageTextToText.from_pretrained(folder, dtype=torch.float32).eval()
+    with torch.inference_mode():
+        output = model.generate(**inputs, max_new_tokens=6, do_sample=False, eos_token_id=-1)
+    with LLM(folder, engine_threads=1) as llm:
+        (own,) = llm.chat(messages, SamplingParams(temperature=0, max_tokens=6, ignore_eos=True))
+    assert output[0, inputs["input_ids"].shape[1] :].tolist() == list(own.outputs[0].token_ids)
+    assert ("mm_token_type_ids" in inputs) == family.startswith("qwen")
 
 
 def test_options_are_those_of_the_server(checkpoints: dict[str, Path], picture: Picture) -> None:

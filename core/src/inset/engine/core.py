@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from inset.engine.content_parts import MediaPart
 from inset.engine.media_sources import MediaLoader, group_by_modality
-from inset.engine.prepared import PreparedPrompt, make_engine_request, resolve_max_tokens
+from inset.engine.prepared import PreparedPrompt, make_engine_request, resolve_max_tokens, token_types
 from inset.engine.prompts import ChatPrompt, TextPrompt, read_prompt
 from inset.engine.renderer import RenderedPrompt
 from inset.errors import InvalidRequestError, InvariantError
@@ -204,6 +204,8 @@ class Core:
 
         input_ids = torch.tensor([list(prompt.prompt_token_ids)])
         given = {"input_ids": input_ids, "attention_mask": torch.ones_like(input_ids)}
+        if self.processor.needs_token_types:
+            given["mm_token_type_ids"] = torch.tensor([token_types(prompt)])
         for modality, items in prompt.mm_kwargs.items():
             given.update(self.processor.to_transformers(modality, [item for item in items if item is not None]))
         return given

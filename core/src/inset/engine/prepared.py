@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from inset.errors import PromptTooLongError
 from inset.identity import framed_sha256
-from inset.inputs import EngineRequest, MultiModalFeature
+from inset.inputs import MODALITIES, EngineRequest, MultiModalFeature
 
 if TYPE_CHECKING:
     from inset.inputs import ProcessedPrompt
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from inset.processing.apply_state import MultiModalApplyState
     from inset.sampling_params import SamplingParams
 
-__all__ = ["PreparedPrompt", "make_engine_request", "resolve_max_tokens"]
+__all__ = ["PreparedPrompt", "make_engine_request", "resolve_max_tokens", "token_types"]
 
 
 class PreparedPrompt:
@@ -112,3 +112,13 @@ def make_engine_request(request_id: str, prompt: ProcessedPrompt, params: Sampli
         prompt_embeds_hash=None if embeds is None else framed_sha256(str(embeds.shape).encode(), embeds.tobytes()),
         cache_salt=prompt.cache_salt,
     )
+
+
+def token_types(prompt: ProcessedPrompt) -> list[int]:
+    """Returns for each position what transformers wants to know: 1 for an embedding of an image, 2 of a video, 3 of audio, 0 for text."""
+    types = [0] * len(prompt.prompt_token_ids)
+    for modality, placeholders in prompt.mm_placeholders.items():
+        for placeholder in placeholders:
+            for start, stop in placeholder.runs:
+                types[placeholder.offset + start : placeholder.offset + stop] = [1 + MODALITIES.index(modality)] * (stop - start)
+    return types

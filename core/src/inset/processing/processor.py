@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias, final
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, final
 
 from inset.cache.base import CommittedItem, ProcessedItem
 from inset.errors import ConfigError, InvalidRequestError, InvariantError
@@ -44,10 +44,13 @@ class MultiModalProcessor(ABC):
     Thread-safe: one instance serves all requests of a front end, and a family keeps no state between calls.
 
     Attributes:
+        needs_token_types: `generate` of transformers takes ``mm_token_type_ids`` for this family; without it, it places items wrongly.
         info: The family's facts.
         cache: Front half of the processor cache, or None.
         uuids: The clients' own names of items.
     """
+
+    needs_token_types: ClassVar[bool] = False
 
     def __init__(self, info: ProcessingInfo, *, pool: MediaPool, cache: ProcessorCacheFront | None = None) -> None:
         self.info = info

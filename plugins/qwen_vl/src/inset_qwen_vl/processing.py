@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -39,6 +39,8 @@ class QwenVLProcessor(MultiModalProcessor):
 
     Source: transformers 5.24 ``Qwen2VLProcessor``, ``Qwen2_5_VLProcessor`` and ``Qwen3VLProcessor``.
     """
+
+    needs_token_types: ClassVar[bool] = True
 
     @property
     def facts(self) -> Qwen2VLProcessingInfo:
@@ -111,10 +113,7 @@ class QwenVLProcessor(MultiModalProcessor):
         return {"pixel_values": cut_image(decoded, size, config), "image_grid_thw": grid}
 
     def to_transformers(self, modality: str, items: Sequence[ItemTensors]) -> Mapping[str, torch.Tensor]:
-        """Returns normalised ``pixel_values (num_patches, values of a patch)`` or ``pixel_values_videos`` float32, with the grids.
-
-        ``generate`` needs ``mm_token_type_ids`` besides: 1 where the prompt has an image's token, 2 where it has a video's, else 0.
-        """
+        """Returns normalised ``pixel_values (num_patches, values of a patch)`` or ``pixel_values_videos`` float32, with the grids."""
         import torch
 
         from inset_qwen_vl.vision import PatchNormalizer
