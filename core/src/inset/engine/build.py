@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +21,7 @@ from inset.engine.core_client import InProcessClient
 from inset.engine.limits import resolve_limits, resolve_max_model_len
 from inset.engine.process.control import Hello
 from inset.engine.process.zmq_client import ZmqClient
+from inset.engine.prompts import TextPrompt
 from inset.engine.renderer import Renderer
 from inset.errors import ConfigError, MissingExtraError
 from inset.inputs import MODALITIES, MediaIOFactory
@@ -43,6 +46,8 @@ __all__ = [
     "open_core",
     "open_core_from",
 ]
+
+logger = logging.getLogger(__name__)
 
 
 CACHE_WITHOUT_ENGINE: Final = "processor_only"
@@ -280,11 +285,29 @@ def build_front(configs: Configs, folder: Path, *, front_id: str, num_fronts: in
             encoder_compute_budget=core.limits.encoder_compute_budget,
             encoder_cache_size=core.limits.encoder_cache_size,
         )
-        client = ZmqClient(folder, hello=hello, export=None if front is None else front.export())
+        with ThreadPoolExecutor(1, thread_name_prefix="inset-warm-up") as warming:  # beside the engine core, which loads its model
+            warming.submit(_warm_up, core)
+            client = ZmqClient(folder, hello=hello, export=None if front is None else front.export())
     except BaseException:
         core.close()
         raise
     return AsyncLLM(core, client, max_waiting_requests=configs.server.max_waiting_requests)
+
+
+def _warm_up(core: Core) -> None:
+    """Processes one small picture, so that the first request does not wait while libraries are imported."""
+    info = core.processor.info
+    if not info.get_mm_limits().get("image"):
+        return
+    from PIL import Image
+
+    picture = io.BytesIO()
+    try:
+        Image.new("RGB", (64, 64)).save(picture, "PNG")
+        marker = info.get_placeholder_text("image", 0)
+        core.process_sync(TextPrompt(prompt=marker, multi_modal_data={"image": [picture.getvalue()]}))
+    except Exception:
+        logger.exception("The front end could not be warmed up; the first request will be slow")
 
 
 def load_model_setup() -> tuple[Callable[..., EngineCore], Callable[[int], None]]:
