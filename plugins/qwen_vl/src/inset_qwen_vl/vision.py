@@ -22,8 +22,8 @@ class PatchNormalizer:
 
     def __init__(self, config: PixelConfig, *, device: torch.device, dtype: torch.dtype) -> None:
         self._temporal = config.temporal_patch_size
-        self._mean = torch.tensor(config.mean, device=device) * (1 / config.scale)
-        self._std = torch.tensor(config.std, device=device) * (1 / config.scale)
+        self._mean = (torch.tensor(config.mean, device=device) * (1 / config.scale)).view(3, 1, 1)
+        self._std = (torch.tensor(config.std, device=device) * (1 / config.scale)).view(3, 1, 1)
         self._dtype = dtype
 
     def normalize(self, patches: torch.Tensor) -> torch.Tensor:
@@ -33,7 +33,7 @@ class PatchNormalizer:
             patches: ``(num_patches, patch_size, patch_size, 3)`` uint8 of still pictures, which fill their temporal patch, or
                 ``(num_patches, temporal_patch_size, patch_size, patch_size, 3)`` of videos.
         """
-        values = ((patches.float() - self._mean) / self._std).to(self._dtype)
-        if values.dim() == 4:
-            values = values[:, None].expand(-1, self._temporal, -1, -1, -1)
-        return values.permute(0, 4, 1, 2, 3).flatten(1)
+        is_still = patches.dim() == 4
+        pixels = (patches[:, None] if is_still else patches).permute(0, 1, 4, 2, 3).contiguous()  # moving bytes is cheaper than floats
+        values = pixels.float().sub_(self._mean).div_(self._std).to(self._dtype)
+        return values.expand(-1, self._temporal, -1, -1, -1).transpose(1, 2).flatten(1)
