@@ -92,5 +92,14 @@ def test_the_answer_goes_on_behind_the_text_also_where_a_video_reaches_further()
 
 
 def test_a_placeholder_that_does_not_fit_its_grid_is_an_error_of_ours() -> None:
-    with pytest.raises(InvariantError, match="no multiple"):
+    with pytest.raises(InvariantError, match="does not fit its grid"):
         find_grid_runs([feature("image", 0, ((0, 5),), (1, 4, 4), 1.0)], merge_size=2, tokens_per_second=None)
+
+
+def test_pruned_tokens_keep_their_places_in_the_grid() -> None:
+    whole, following = compute_positions(14, [GridRun(1, (3, 2, 2), 2.0)])
+    kept = torch.tensor([0, 1, 2, 3, 6, 11])
+    pruned, next_position = compute_positions(8, [GridRun(1, (3, 2, 2), 2.0, kept)])
+    torch.testing.assert_close(pruned[:, 1:7], whole[:, 1 + kept])
+    assert pruned[:, 7].tolist() == whole[:, 13].tolist()
+    assert next_position == following

@@ -381,6 +381,54 @@ def test_an_odd_frame_is_repeated_to_fill_its_patch(make_processor: MakeProcesso
     assert np.array_equal(last[:, 0], last[:, 1]) == (num_frames % 2 == 1)
 
 
+# Pruning
+
+
+def still_clip(num_frames: int, moving: slice) -> VideoFrames:
+    """A still picture of 112 x 112 pixels, in which the frames of a slice differ at the lower right."""
+    video = clip(num_frames, 112, 112)
+    video.frames[:] = picture(112, 112)
+    for index in range(num_frames)[moving]:
+        video.frames[index, 84:, 84:] = 255 - 20 * index
+    return video
+
+
+@pytest.mark.parametrize(("rate", "expected"), [(0.25, 48), (0.5, 32), (0.7, 19), (0.75, 16), (0.9, 16), (0.99, 16)])
+def test_the_number_of_kept_tokens_is_known_from_the_header(make_processor: MakeProcessor, rate: float, expected: int) -> None:
+    size = {"shortest_edge": 1000, "longest_edge": 12544}
+    processor = make_processor("qwen2_5_vl", video={"size": size})
+    plan = processor.plan("video", video_header(8, 112, 112), options={"video_pruning_rate": rate})
+    assert plan.grid == (4, 8, 8)
+    assert plan.num_tokens == plan.num_embeds == expected
+    kept = materialize(processor, still_clip(8, slice(4, 6)), video_pruning_rate=rate)["kept"]
+    assert len(kept) == expected
+    assert kept[:16].tolist() == list(range(16)), "the first step is kept whole"
+
+
+def test_what_moves_is_kept_and_what_stands_still_is_left_out(make_processor: MakeProcessor) -> None:
+    size = {"shortest_edge": 1000, "longest_edge": 12544}
+    processor = make_processor("qwen2_vl", video={"size": size})
+    kept = materialize(processor, still_clip(8, slice(4, 6)), video_pruning_rate=0.7)["kept"]
+    moved = {2 * 16 + 15, 3 * 16 + 15}  # it appears in the third step and is gone in the fourth
+    assert moved <= set(kept.tolist())
+
+
+def test_nothing_is_pruned_unasked(make_processor: MakeProcessor) -> None:
+    assert "kept" not in materialize(make_processor("qwen2_vl"), clip(4, 56, 56))
+
+
+@pytest.mark.parametrize("rate", [1, -0.1, "half", True])
+def test_a_rate_that_keeps_nothing_is_refused(make_processor: MakeProcessor, rate: Any) -> None:
+    with pytest.raises(InvalidRequestError, match="video_pruning_rate must be"):
+        make_processor().plan("video", video_header(4, 56, 56), options={"video_pruning_rate": rate})
+
+
+def test_the_third_generation_does_not_know_pruning(make_processor: MakeProcessor) -> None:
+    inputs = ProcessorInputs(request_id="a", prompt="x", mm_processor_kwargs={"video_pruning_rate": 0.5})
+    with pytest.raises(InvalidRequestError, match="'video_pruning_rate'"):
+        make_processor("qwen3_vl").apply(inputs)
+
+
 # Embeddings
 
 

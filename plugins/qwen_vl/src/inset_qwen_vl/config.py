@@ -53,6 +53,7 @@ class PixelConfig:
         counts_all_frames: `min_pixels` and `max_pixels` are of the whole video, as Qwen3-VL means them.
         cap_pixels_per_frame: Share the budget of `max_video_tokens` among the frames.
         max_video_tokens: What `cap_pixels_per_frame` goes by.
+        pruning_rate: Share of a video's tokens that is left out, from 0 to below 1.
         resample: Pillow's number of the filter.
         mean: Mean per channel, in [0, 1].
         std: Standard deviation per channel.
@@ -67,6 +68,7 @@ class PixelConfig:
     counts_all_frames: bool = False
     cap_pixels_per_frame: bool = False
     max_video_tokens: int = 0
+    pruning_rate: float = 0.0
     resample: int = 3
     mean: tuple[float, ...]
     std: tuple[float, ...]
@@ -233,7 +235,8 @@ def apply_options(config: PixelConfig, options: Mapping[str, JSON]) -> PixelConf
 
     Args:
         config: The checkpoint's.
-        options: Any of ``min_pixels``, ``max_pixels``, ``size`` with ``shortest_edge`` and ``longest_edge``, and ``resample``.
+        options: Any of ``min_pixels``, ``max_pixels``, ``size`` with ``shortest_edge`` and ``longest_edge``, ``resample``, and
+            ``video_pruning_rate``.
 
     Raises:
         InvalidRequestError: A value is out of range, or no picture can have both the fewest and the most pixels.
@@ -251,4 +254,8 @@ def apply_options(config: PixelConfig, options: Mapping[str, JSON]) -> PixelConf
     assert isinstance(low, int) and isinstance(high, int)  # noqa: PT018 - narrows both for the type checker
     if low > high:
         raise InvalidRequestError(f"min_pixels is {low} and max_pixels {high}; no picture has both.", stage="plan")
-    return replace(config, min_pixels=low, max_pixels=high, resample=check_resample(options.get("resample", config.resample)))
+    rate = options.get("video_pruning_rate", config.pruning_rate)
+    if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate < 1:
+        raise InvalidRequestError(f"video_pruning_rate must be a number from 0 to below 1, not {rate!r}.", stage="plan")
+    resample = check_resample(options.get("resample", config.resample))
+    return replace(config, min_pixels=low, max_pixels=high, resample=resample, pruning_rate=float(rate))

@@ -21,20 +21,26 @@ from inset.api import (
     resize_peak_bytes,
 )
 from inset_qwen_vl.config import PixelConfig, apply_options, read_pixel_config, read_prompt_config, read_sampling_config
+from inset_qwen_vl.pruning import count_kept
 from inset_qwen_vl.resizing import find_largest_size, resize_image, resize_video
 
 __all__ = ["Qwen2VLProcessingInfo", "Qwen3VLProcessingInfo", "Qwen25VLProcessingInfo", "QwenVLDummyInputs"]
 
 _UNKNOWN_FPS: Final = 24.0
-_GRID_BYTES: Final = 3 * 8
+_INDEX_BYTES: Final = 8
 _SECONDS_BYTES: Final = 8
 _LOW_DETAIL_TOKENS: Final = 256
 
 
 class Qwen2VLProcessingInfo(ProcessingInfo):
-    """Facts of a Qwen2-VL checkpoint: images of any size, and videos whose frames stand together."""
+    """Facts of a Qwen2-VL checkpoint: images of any size, and videos whose frames stand together.
+
+    Attributes:
+        can_prune: Tokens of a video can be left out.
+    """
 
     video_needs_metadata: ClassVar[bool] = True
+    can_prune: ClassVar[bool] = True
 
     def __init__(self, context: ProcessingContext) -> None:
         super().__init__(context)
@@ -53,8 +59,9 @@ class Qwen2VLProcessingInfo(ProcessingInfo):
         return "".join(self.tokenizer.id_to_token(token) or "" for token in tokens)
 
     def processor_options(self, modality: str) -> frozenset[str]:
-        """``min_pixels``, ``max_pixels``, ``size`` and ``resample``, for both modalities."""
-        return frozenset({"min_pixels", "max_pixels", "size", "resample"})
+        """``min_pixels``, ``max_pixels``, ``size`` and ``resample``; for videos that `can_prune` also ``video_pruning_rate``."""
+        options = frozenset({"min_pixels", "max_pixels", "size", "resample"})
+        return options | {"video_pruning_rate"} if modality == "video" and self.can_prune else options
 
     def detail_options(self, modality: str, detail: str, *, options: Mapping[str, JSON]) -> Mapping[str, JSON]:
         """Returns fewer pixels of an image for ``low``: those of 256 tokens, at most a quarter; ``high`` is all that the options allow."""
@@ -103,14 +110,18 @@ class Qwen2VLProcessingInfo(ProcessingInfo):
             tensor_bytes = 3 * size[0] * size[1] * steps * config.temporal_patch_size
             decoded_bytes, details = 3 * num_frames * source[0] * source[1], dict(self.describe_video(header, steps))
         grid = (steps, size[0] // config.patch_size, size[1] // config.patch_size)
-        content = self.make_content(header.modality, self.count_embeds(grid), details)
+        num_embeds = self.count_embeds(grid)
+        if header.modality == "video" and config.pruning_rate:
+            num_embeds = count_kept(grid, config)
+            tensor_bytes += _INDEX_BYTES * num_embeds
+        content = self.make_content(header.modality, num_embeds, details)
         return ItemPlan(
             num_tokens=len(content.token_ids),
             num_embeds=content.num_embeds,
             is_embed=content.is_embed,
             grid=grid,
-            tensor_bytes=tensor_bytes + _GRID_BYTES + (_SECONDS_BYTES if "second_per_grid_ts" in details else 0),
-            peak_bytes=decoded_bytes + resize_peak_bytes(source, size) + tensor_bytes + _GRID_BYTES,
+            tensor_bytes=tensor_bytes + 3 * _INDEX_BYTES + (_SECONDS_BYTES if "second_per_grid_ts" in details else 0),
+            peak_bytes=decoded_bytes + resize_peak_bytes(source, size) + tensor_bytes + 4 * _INDEX_BYTES,
             is_exact=header.modality == "image",
             details=details,
         )
@@ -168,7 +179,12 @@ class Qwen25VLProcessingInfo(Qwen2VLProcessingInfo):
 
 
 class Qwen3VLProcessingInfo(Qwen2VLProcessingInfo):
-    """Facts of a Qwen3-VL checkpoint: a time stamp before each step of a video, and features for the first decoder layers."""
+    """Facts of a Qwen3-VL checkpoint: a time stamp before each step of a video, and features for the first decoder layers.
+
+    How many tokens each step would keep is not known before it is decoded, and time stamps stand between them: nothing is pruned.
+    """
+
+    can_prune: ClassVar[bool] = False
 
     @property
     def embed_size(self) -> int:

@@ -93,7 +93,8 @@ class Qwen2VLAdapter(ModelAdapter):
         name = "pixel_values" if modality == "image" else "pixel_values_videos"
         pixels = self._normalizers[modality].normalize(torch.cat([item[name] for item in items]))
         grids = torch.stack([item[f"{modality}_grid_thw"] for item in items])
-        return self._encode(modality, pixels, grids)
+        rows = self._encode(modality, pixels, grids)
+        return [own[item["kept"]] if "kept" in item else own for own, item in zip(rows, items, strict=True)]
 
     def _encode(self, modality: str, pixels: torch.Tensor, grids: torch.Tensor) -> Sequence[torch.Tensor]:
         return list(self._features(modality, pixels, grids).pooler_output)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -19,17 +20,25 @@ class GridRun(NamedTuple):
         start: First position.
         grid: Tokens along (t, h, w).
         time_interval: What one step along t adds to the position of that axis, before it is rounded down.
+        kept: ``(num_kept,)`` int64: the tokens of the grid that are there, ascending; None means all.
     """
 
     start: int
     grid: tuple[int, int, int]
     time_interval: float = 1.0
+    kept: torch.Tensor | None = None
 
     @property
     def stop(self) -> int:
         """The position behind the last one."""
-        rows, height, width = self.grid
-        return self.start + rows * height * width
+        return self.start + (math.prod(self.grid) if self.kept is None else len(self.kept))
+
+    def span(self) -> torch.Tensor:
+        """Returns ``(3, num_positions)`` int64 positions along (t, h, w), from 0."""
+        steps, height, width = self.grid
+        axes = ((torch.arange(steps) * self.time_interval).long(), torch.arange(height), torch.arange(width))
+        span = torch.stack(torch.meshgrid(*axes, indexing="ij")).flatten(1)
+        return span if self.kept is None else span[:, self.kept]
 
 
 def find_grid_runs(mm_features: Sequence[MultiModalFeature], *, merge_size: int, tokens_per_second: float | None) -> list[GridRun]:
@@ -52,11 +61,14 @@ def find_grid_runs(mm_features: Sequence[MultiModalFeature], *, merge_size: int,
         interval = 1.0
         if feature.modality == "video" and tokens_per_second is not None:
             interval = _multiply(tokens_per_second, float(str(feature.plan.details.get("second_per_grid_ts", 1.0))))
+        kept = (feature.data or {}).get("kept")
+        steps = grid[0] // len(feature.placeholder.runs)
         for start, stop in feature.placeholder.runs:
-            steps, rest = divmod(stop - start, height * width)
-            if rest:
-                raise InvariantError(f"The placeholder of {feature.modality} {feature.item_index} is no multiple of its grid {grid}.")
-            runs.append(GridRun(feature.placeholder.offset + start, (steps, height, width), interval))
+            indices = None if kept is None else torch.tensor(kept)
+            run = GridRun(feature.placeholder.offset + start, (steps, height, width), interval, indices)
+            if run.stop != feature.placeholder.offset + stop:
+                raise InvariantError(f"The placeholder of {feature.modality} {feature.item_index} does not fit its grid {grid}.")
+            runs.append(run)
     return runs
 
 
@@ -77,12 +89,8 @@ def compute_positions(num_tokens: int, runs: Sequence[GridRun]) -> PromptPositio
     for run in runs:
         positions[:, end : run.start] = torch.arange(current, current + run.start - end)
         current += run.start - end
-        steps, height, width = run.grid
-        span = positions[:, run.start : run.stop].view(3, steps, height, width)
-        span[0] = ((torch.arange(steps) * run.time_interval).long() + current)[:, None, None]
-        span[1] = (torch.arange(height) + current)[None, :, None]
-        span[2] = (torch.arange(width) + current)[None, None, :]
-        current += max(height, width)
+        positions[:, run.start : run.stop] = run.span() + current
+        current += max(run.grid[1:])
         end = run.stop
     current += num_tokens - end
     positions[:, end:] = torch.arange(current - (num_tokens - end), current)

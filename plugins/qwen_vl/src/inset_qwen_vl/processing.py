@@ -21,6 +21,7 @@ from inset.api import (
 from inset_qwen_vl.config import apply_options
 from inset_qwen_vl.info import Qwen2VLProcessingInfo
 from inset_qwen_vl.patches import cut_image, cut_video
+from inset_qwen_vl.pruning import choose_kept
 
 if TYPE_CHECKING:
     import torch
@@ -108,8 +109,13 @@ class QwenVLProcessor(MultiModalProcessor):
         grid = np.array(plan.grid, np.int64)
         if isinstance(decoded, VideoFrames):
             seconds = plan.details.get("second_per_grid_ts")
-            times = {} if seconds is None else {"second_per_grid_ts": np.array([seconds], np.float64)}
-            return {"pixel_values_videos": cut_video(decoded.frames, size, config), "video_grid_thw": grid, **times}
+            patches = cut_video(decoded.frames, size, config)
+            tensors: dict[str, np.ndarray[Any, Any]] = {"pixel_values_videos": patches, "video_grid_thw": grid}
+            if seconds is not None:
+                tensors["second_per_grid_ts"] = np.array([seconds], np.float64)
+            if config.pruning_rate:
+                tensors["kept"] = choose_kept(patches, plan.grid, config)
+            return tensors
         return {"pixel_values": cut_image(decoded, size, config), "image_grid_thw": grid}
 
     def to_transformers(self, modality: str, items: Sequence[ItemTensors]) -> Mapping[str, torch.Tensor]:
