@@ -5,7 +5,11 @@ from __future__ import annotations
 import asyncio
 import base64
 import io
+import re
+import signal
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import openai
+import psutil
 import pytest
 import torch
 import uvicorn
@@ -114,3 +119,70 @@ def server(make_server: Callable[..., RunningServer]) -> RunningServer:
 def client(server: RunningServer) -> Iterator[openai.OpenAI]:
     with server.client() as made:
         yield made
+
+
+class ServeProcess:
+    """A running `inset serve`, with all that it says."""
+
+    def __init__(self, checkpoint: Path, *options: str) -> None:
+        command = [sys.executable, "-m", "inset", "serve", str(checkpoint), "--port", "0", "--engine-threads", "1", *options]
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        self._lines: list[str] = []
+        self._changed = threading.Condition()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        self.url = self.wait_for(r"is ready at (http://\S+)/v1")
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            with self._changed:
+                self._lines.append(line)
+                self._changed.notify_all()
+
+    @property
+    def log(self) -> str:
+        with self._changed:
+            return "".join(self._lines)
+
+    def wait_for(self, pattern: str) -> str:
+        """Waits until a line of the log matches, and returns its first group."""
+        with self._changed:
+            matched = self._changed.wait_for(lambda: re.search(pattern, "".join(self._lines)), WAIT_SECONDS)
+        assert matched, f"{pattern!r} did not come:\n{self.log}"
+        return matched[1] if matched.groups() else matched[0]
+
+    def family(self) -> list[psutil.Process]:
+        """Returns the processes below this one."""
+        return list(psutil.Process(self.process.pid).children(recursive=True))
+
+    def find(self, module: str) -> list[psutil.Process]:
+        """Returns those that run a module."""
+        return [process for process in self.family() if module in process.cmdline()]
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        status = self.process.wait(WAIT_SECONDS)
+        self._reader.join(WAIT_SECONDS)
+        assert self.process.stderr is not None
+        self.process.stderr.close()
+        return status
+
+
+@pytest.fixture
+def serve(checkpoint: Path) -> Iterator[Callable[..., ServeProcess]]:
+    """Starts servers; none of their processes may be left when the test ends."""
+    made: list[ServeProcess] = []
+    families: list[psutil.Process] = []
+
+    def start(*options: str) -> ServeProcess:
+        made.append(ServeProcess(checkpoint, *options))
+        families.extend(made[-1].family())
+        return made[-1]
+
+    yield start
+    for server in made:
+        if server.process.poll() is None:
+            server.stop()
+    _, alive = psutil.wait_procs(families, timeout=20)
+    assert alive == [], "processes were left behind"

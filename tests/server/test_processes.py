@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,73 +20,6 @@ import pytest
 
 WAIT_SECONDS = 60.0
 LONG: dict[str, Any] = {"temperature": 0, "max_tokens": 3000, "ignore_eos": True, "stream": True}
-
-
-class ServeProcess:
-    """A running `inset serve`, with all that it says."""
-
-    def __init__(self, checkpoint: Path, *options: str) -> None:
-        command = [sys.executable, "-m", "inset", "serve", str(checkpoint), "--port", "0", "--engine-threads", "1", *options]
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        self._lines: list[str] = []
-        self._changed = threading.Condition()
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-        self.url = self.wait_for(r"is ready at (http://\S+)/v1")
-
-    def _read(self) -> None:
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
-            with self._changed:
-                self._lines.append(line)
-                self._changed.notify_all()
-
-    @property
-    def log(self) -> str:
-        with self._changed:
-            return "".join(self._lines)
-
-    def wait_for(self, pattern: str) -> str:
-        """Waits until a line of the log matches, and returns its first group."""
-        with self._changed:
-            matched = self._changed.wait_for(lambda: re.search(pattern, "".join(self._lines)), WAIT_SECONDS)
-        assert matched, f"{pattern!r} did not come:\n{self.log}"
-        return matched[1] if matched.groups() else matched[0]
-
-    def family(self) -> list[psutil.Process]:
-        """Returns the processes below this one."""
-        return list(psutil.Process(self.process.pid).children(recursive=True))
-
-    def find(self, module: str) -> list[psutil.Process]:
-        """Returns those that run a module."""
-        return [process for process in self.family() if module in process.cmdline()]
-
-    def stop(self, number: int = signal.SIGTERM) -> int:
-        self.process.send_signal(number)
-        status = self.process.wait(WAIT_SECONDS)
-        self._reader.join(WAIT_SECONDS)
-        assert self.process.stderr is not None
-        self.process.stderr.close()
-        return status
-
-
-@pytest.fixture
-def serve(checkpoint: Path) -> Iterator[Callable[..., ServeProcess]]:
-    """Starts servers; none of their processes may be left when the test ends."""
-    made: list[ServeProcess] = []
-    families: list[psutil.Process] = []
-
-    def start(*options: str) -> ServeProcess:
-        made.append(ServeProcess(checkpoint, *options))
-        families.extend(made[-1].family())
-        return made[-1]
-
-    yield start
-    for server in made:
-        if server.process.poll() is None:
-            server.stop()
-    _, alive = psutil.wait_procs(families, timeout=20)
-    assert alive == [], "processes were left behind"
 
 
 def chat(url: str, **fields: Any) -> httpx.Response:
@@ -125,7 +58,7 @@ def wait_until(holds: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def test_sigterm_lets_running_answers_end_and_leaves_nothing(serve: Callable[..., ServeProcess]) -> None:
+def test_sigterm_lets_running_answers_end_and_leaves_nothing(serve: Callable[..., Any]) -> None:
     server = serve()
     [engine] = server.find("inset.engine.process.core_main")
     folder = next(Path(entry.laddr).parent for entry in engine.net_connections("unix") if entry.laddr.endswith("control.sock"))
@@ -140,7 +73,7 @@ def test_sigterm_lets_running_answers_end_and_leaves_nothing(serve: Callable[...
     assert "tell" not in server.log
 
 
-def test_killed_engine_core_ends_what_runs_and_turns_health_bad(serve: Callable[..., ServeProcess]) -> None:
+def test_killed_engine_core_ends_what_runs_and_turns_health_bad(serve: Callable[..., Any]) -> None:
     server = serve()
     running = [Streaming(server.url) for _ in range(3)]
     [engine] = server.find("inset.engine.process.core_main")
@@ -155,14 +88,14 @@ def test_killed_engine_core_ends_what_runs_and_turns_health_bad(serve: Callable[
     assert server.stop() == 0
 
 
-def test_server_in_one_process_has_no_children(serve: Callable[..., ServeProcess]) -> None:
+def test_server_in_one_process_has_no_children(serve: Callable[..., Any]) -> None:
     server = serve("--in-process", "--no-enable-prefix-caching")
     assert server.family() == []
     assert chat(server.url).status_code == 200
     assert server.stop() == 0
 
 
-def test_several_front_ends_share_a_port_and_outlive_one_another(serve: Callable[..., ServeProcess]) -> None:
+def test_several_front_ends_share_a_port_and_outlive_one_another(serve: Callable[..., Any]) -> None:
     server = serve("--api-server-count", "2")
     fronts = server.find("inset.server.front_main")
     assert len(fronts) == 2
