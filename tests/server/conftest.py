@@ -27,6 +27,7 @@ from inset.config import Configs, read_configs
 from inset.engine.async_llm import AsyncLLM
 from inset.engine.build import build_engine_from
 from inset.server.app import create_app
+from inset.server.listener import KEEP_ALIVE_SECONDS
 from inset.testing.tiny_checkpoints import build_tiny_llava
 from inset.testing.tiny_qwen_vl import build_tiny_qwen_vl
 
@@ -64,7 +65,10 @@ class RunningServer:
         self.app = create_app(self.engine, configs)
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
-        self._server = uvicorn.Server(uvicorn.Config(self.app, lifespan="on", log_config=None, ws="none", timeout_graceful_shutdown=5))
+        options = uvicorn.Config(
+            self.app, lifespan="on", log_config=None, ws="none", timeout_keep_alive=KEEP_ALIVE_SECONDS, timeout_graceful_shutdown=5
+        )
+        self._server = uvicorn.Server(options)
         self.loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run, name="test-server", daemon=True)
         self._thread.start()

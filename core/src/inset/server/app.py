@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
 from starlette.responses import Response
 
 import inset
@@ -20,12 +21,43 @@ from inset.server.middleware import RequestGate
 from inset.server.service import Service
 
 if TYPE_CHECKING:
-    from starlette.requests import Request
-
     from inset.config import Configs
     from inset.engine.async_llm import AsyncLLM
 
-__all__ = ["create_app"]
+__all__ = ["ROUTES", "Route", "create_app"]
+
+
+class Route(NamedTuple):
+    """One endpoint.
+
+    Attributes:
+        method: HTTP method.
+        path: As the router reads it.
+        endpoint: What answers.
+        is_reset: Served with ``--enable-admin-endpoints`` alone.
+    """
+
+    method: str
+    path: str
+    endpoint: Callable[[Request], Awaitable[Response]]
+    is_reset: bool = False
+
+
+ROUTES: Final = (
+    Route("POST", "/v1/chat/completions", chat.create_chat_completion),
+    Route("POST", "/v1/responses", responses.create_response),
+    Route("POST", "/v1/render", render.render),
+    Route("POST", "/tokenize", render.tokenize),
+    Route("POST", "/detokenize", render.detokenize),
+    Route("GET", "/v1/models", models.list_models),
+    Route("GET", "/v1/models/{name:path}", models.get_model),
+    Route("GET", "/health", models.get_health),
+    Route("GET", "/version", models.get_version),
+    Route("GET", "/metrics", models.get_metrics),
+    Route("POST", "/reset_mm_cache", admin.reset_mm_cache, is_reset=True),
+    Route("POST", "/reset_encoder_cache", admin.reset_encoder_cache, is_reset=True),
+    Route("POST", "/reset_prefix_cache", admin.reset_prefix_cache, is_reset=True),
+)
 
 
 def create_app(engine: AsyncLLM, configs: Configs) -> FastAPI:
@@ -63,24 +95,10 @@ def create_app(engine: AsyncLLM, configs: Configs) -> FastAPI:
 
 def _add_routes(app: FastAPI, *, with_resets: bool) -> dict[object, str]:
     """Adds the endpoints, and returns each with its path."""
-    routes = [
-        ("POST", "/v1/chat/completions", chat.create_chat_completion),
-        ("POST", "/v1/responses", responses.create_response),
-        ("POST", "/v1/render", render.render),
-        ("POST", "/tokenize", render.tokenize),
-        ("POST", "/detokenize", render.detokenize),
-        ("GET", "/v1/models", models.list_models),
-        ("GET", "/v1/models/{name:path}", models.get_model),
-        ("GET", "/health", models.get_health),
-        ("GET", "/version", models.get_version),
-        ("GET", "/metrics", models.get_metrics),
-    ]
-    if with_resets:
-        resets = (admin.reset_mm_cache, admin.reset_encoder_cache, admin.reset_prefix_cache)
-        routes += [("POST", f"/{reset.__name__}", reset) for reset in resets]
-    for method, path, endpoint in routes:
-        app.add_route(path, endpoint, methods=[method])
-    return {endpoint: path for _, path, endpoint in routes}
+    routes = [route for route in ROUTES if with_resets or not route.is_reset]
+    for route in routes:
+        app.add_route(route.path, route.endpoint, methods=[route.method])
+    return {route.endpoint: route.path for route in routes}
 
 
 async def _on_error(request: Request, error: Exception) -> Response:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import uvicorn
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from inset.config import ServerConfig
 
-__all__ = ["bind", "run_app", "url_of"]
+__all__ = ["KEEP_ALIVE_SECONDS", "bind", "run_app", "url_of"]
 
 
 def bind(config: ServerConfig) -> socket.socket:
@@ -46,6 +46,10 @@ def url_of(bound: socket.socket) -> str:
     """Returns the URL of a bound socket."""
     host, port = bound.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+KEEP_ALIVE_SECONDS: Final = 75
+"""Clients keep connections for 5 seconds and balancers for 60: whoever closes first must be the one who would send next."""
 
 
 class _Server(uvicorn.Server):
@@ -81,6 +85,7 @@ def run_app(app: ASGIApp, bound: socket.socket, config: ServerConfig, *, on_read
         access_log=False,
         server_header=False,
         ws="none",
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=max(1, round(config.drain_timeout_seconds)),
     )
     server = _Server(options, on_ready)
