@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     from inset.modeling.attention import own_attention, read_attention_layers
     from inset.modeling.interfaces import AttentionLayerSpec, LoadOptions, ModelAdapter, PromptPositions
     from inset.modeling.loading import build_module, load_weights
+    from inset.modeling.transformers_adapter import TransformersAdapter, read_config
     from inset.processing.dummy_inputs import DummyInputsBuilder
     from inset.processing.info import ProcessingContext, ProcessingInfo
     from inset.processing.processor import MultiModalProcessor
@@ -172,6 +173,7 @@ __all__ = [
     "ServerError",
     "SingleFlight",
     "TooLargeError",
+    "TransformersAdapter",
     "TransientFetchError",
     "UnknownNameError",
     "UuidConflictError",
@@ -191,6 +193,7 @@ __all__ = [
     "own_attention",
     "pad_to_square",
     "read_attention_layers",
+    "read_config",
     "read_file",
     "read_only",
     "resize_peak_bytes",
@@ -284,6 +287,7 @@ _HOMES: Final = {
     "ServerError": "inset.errors",
     "SingleFlight": "inset.media.single_flight",
     "TooLargeError": "inset.errors",
+    "TransformersAdapter": "inset.modeling.transformers_adapter",
     "TransientFetchError": "inset.errors",
     "UnknownNameError": "inset.errors",
     "UuidConflictError": "inset.errors",
@@ -303,6 +307,7 @@ _HOMES: Final = {
     "own_attention": "inset.modeling.attention",
     "pad_to_square": "inset.processing.resize",
     "read_attention_layers": "inset.modeling.attention",
+    "read_config": "inset.modeling.transformers_adapter",
     "read_file": "inset.media.local",
     "read_only": "inset.cache.base",
     "resize_peak_bytes": "inset.processing.resize",
