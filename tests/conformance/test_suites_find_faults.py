@@ -116,7 +116,19 @@ class MixesTheBatch(LlavaAdapter):
         return super().forward(inputs_embeds + inputs_embeds.mean(dim=1, keepdim=True), position_ids, **others)
 
 
+class SwapsColours(LlavaProcessor):
+    def materialize(self, *given: Any, **options: Any) -> Mapping[str, Any]:
+        return {name: array[..., ::-1].copy() for name, array in super().materialize(*given, **options).items()}
+
+
+class CropsElsewhere(LlavaProcessor):
+    def materialize(self, *given: Any, **options: Any) -> Mapping[str, Any]:
+        return {name: np.roll(array, 2, axis=1) for name, array in super().materialize(*given, **options).items()}
+
+
 PROCESSORS = [
+    (SwapsColours, "test_24_images_are_those_of_transformers_but_for_rounding"),
+    (CropsElsewhere, "test_24_images_are_those_of_transformers_but_for_rounding"),
     (StridedTensors, "test_03_tensors_have_the_size_that_was_planned"),
     (WrongSize, "test_03_tensors_have_the_size_that_was_planned"),
     (ForgetfulPlan, "test_18_planning_is_pure_and_its_details_are_json"),
@@ -179,10 +191,12 @@ def open_bench(tiny_llava_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
     ("part", "faulty", "case"),
     [*(("processor", *row) for row in PROCESSORS), *(("info", *row) for row in INFOS)],
 )
-def test_faulty_processing_is_found(open_bench: Callable[..., FamilyBench], part: str, faulty: type[Any], case: str) -> None:
+def test_faulty_processing_is_found(
+    open_bench: Callable[..., FamilyBench], tiny_llava_folder: Path, part: str, faulty: type[Any], case: str
+) -> None:
     suite = processor.ProcessorConformance()
     bench = open_bench(**{part: faulty})
-    given = {"bench": bench, "prompter": suite.make_prompter(bench)}
+    given = {"bench": bench, "prompter": suite.make_prompter(bench), "checkpoint_folder": tiny_llava_folder}
     method = getattr(suite, case)
     with pytest.raises(FOUND):
         method(**{name: given[name] for name in method.__annotations__ if name in given})

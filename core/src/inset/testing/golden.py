@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import inspect
+import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
+    import numpy as np
     import torch
 
-__all__ = ["GreedyAnswer", "assert_same_answer", "generate_with_transformers"]
+__all__ = ["GreedyAnswer", "assert_same_answer", "generate_with_transformers", "process_image_with_transformers"]
 
 _UNDECIDED: Final = 1e-4
 
@@ -32,6 +34,22 @@ def assert_same_answer(given: GreedyAnswer, expected: GreedyAnswer) -> None:
     decided = next((index for index, gap in enumerate(expected.gaps) if gap < _UNDECIDED), len(expected.gaps))
     assert decided >= 2, "the expected answer is undecided from the start; choose another seed"
     assert given.token_ids[:decided] == expected.token_ids[:decided]
+
+
+def process_image_with_transformers(folder: Path, encoded: bytes) -> dict[str, np.ndarray[Any, Any]]:
+    """Returns what the checkpoint's own image processor of transformers gives for one encoded image, on its Pillow backend.
+
+    Args:
+        folder: A checkpoint with a ``preprocessor_config.json``.
+        encoded: A file that Pillow reads.
+    """
+    import numpy as np
+    from PIL import Image
+    from transformers import AutoImageProcessor
+
+    processor: Any = AutoImageProcessor.from_pretrained(folder, backend="pil")
+    with Image.open(io.BytesIO(encoded)) as image:
+        return {name: np.asarray(values) for name, values in processor(images=image, return_tensors="np").items()}
 
 
 def generate_with_transformers(

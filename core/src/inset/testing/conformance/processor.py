@@ -19,10 +19,12 @@ import pytest
 from inset.cache.base import ProcessorCacheFront
 from inset.cache.lru import LruCacheFront
 from inset.cache.processor_only import ProcessorOnlyCacheFront
-from inset.errors import InvalidRequestError, PlaceholderError
+from inset.errors import ConfigError, InvalidRequestError, PlaceholderError
 from inset.identity import JSON, canonical_json
 from inset.inputs import MODALITIES, ItemTensors, PlaceholderRange, ProcessedPrompt
 from inset.testing.family import NUM_SIZES, FamilyBench, Item, Prompter, make_sample_media
+from inset.testing.golden import process_image_with_transformers
+from inset.testing.sample_images import encode_image, make_pixels
 
 __all__ = ["ProcessorConformance", "assert_same_prompt", "assert_same_tensors"]
 
@@ -83,10 +85,12 @@ class ProcessorConformance:
     Attributes:
         plugin: The plugin module, whose hooks are called.
         options: Modality -> processor options with values that change the result; a modality without options is left out.
+        image_tolerance: Largest difference of a normalised pixel from that of transformers' own image processor.
     """
 
     plugin: ModuleType
     options: ClassVar[Mapping[str, Mapping[str, JSON]]] = {}
+    image_tolerance: ClassVar[float] = 0.06
 
     def make_media(self, modality: str, number: int) -> bytes:
         """Returns encoded media; override it where the family needs other media than `make_sample_media` makes."""
@@ -317,6 +321,24 @@ class ProcessorConformance:
         prompt = prompter.apply([])
         assert list(prompt.prompt_token_ids) == prompter.processor.info.tokenizer.encode("See?", add_special_tokens=True)
         assert not flat_ranges(prompt)
+
+    def test_24_images_are_those_of_transformers_but_for_rounding(self, prompter: Prompter, checkpoint_folder: Path) -> None:
+        """Its processors resize with Pillow where torchvision is missing, ours with torch: up to a few of 255 levels lie between them."""
+        if "image" not in self.modalities(prompter):
+            pytest.skip("this checkpoint takes no images")
+        for width, height in ((80, 60), (47, 133), (300, 90), (56, 56)):
+            encoded = encode_image(make_pixels(width, height), "PNG")
+            tensors = prompter.apply([Item("image", 0)], mm_data={"image": [encoded]}).mm_kwargs["image"][0]
+            assert tensors is not None
+            try:
+                ours = prompter.processor.to_transformers("image", [tensors])
+            except ConfigError:
+                pytest.skip("this family does not say what transformers takes")
+            for name, expected in process_image_with_transformers(checkpoint_folder, encoded).items():
+                assert tuple(ours[name].shape) == expected.shape, name
+                difference = np.abs(ours[name].numpy() - expected)
+                assert difference.max() <= self.image_tolerance, name
+                assert difference.mean() <= self.image_tolerance / 10, name
 
 
 def vars_of(decoded: object) -> list[object]:
