@@ -215,7 +215,7 @@ def test_tower_layers_behind_the_features_are_dropped(tiny_checkpoint: Checkpoin
     reference = Reference("llava", folder)
     adapter = load("llava", folder)
     assert isinstance(adapter, LlavaAdapter)
-    assert len(adapter._module.model.vision_tower.encoder.layers) == num_kept
+    assert len(adapter.module.model.vision_tower.encoder.layers) == num_kept
     item = reference.make_item(0)
     with torch.inference_mode():
         (rows,) = adapter.encode("image", [{"pixel_values": torch.from_numpy(item["pixel_values"])}])
