@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -89,3 +91,34 @@ def test_missing_weights_are_named(load_qwen: LoadQwen, tiny_checkpoint: Callabl
     save_file({n: t for n, t in tensors.items() if n != "visual.blocks.0.norm1.weight"}, tmp_path / "model.safetensors")
     with pytest.raises(ConfigError, match=r"no tensors for: model\.visual\.blocks\.0\.norm1\.weight"):
         load_qwen("qwen2_vl", folder=tmp_path)
+
+
+@pytest.mark.parametrize("family", ["qwen2_vl", "qwen2_5_vl"])
+def test_a_flat_config_as_it_stands_on_the_hub_is_the_same_model(
+    load_qwen: LoadQwen, tiny_checkpoint: Callable[..., Path], tmp_path: Path, family: str
+) -> None:
+    """Older checkpoints keep the text model's settings beside the tower's, and name the type of rope `mrope`."""
+    folder = tmp_path / family
+    shutil.copytree(tiny_checkpoint(family), folder)
+    config = json.loads((folder / "config.json").read_text())
+    text = config.pop("text_config")
+    rope = text.pop("rope_parameters")
+    for name in ("model_type", "dtype", "layer_types"):
+        text.pop(name, None)
+    config["vision_config"].pop("model_type", None)
+    config |= text
+    config |= {"rope_theta": rope["rope_theta"], "rope_scaling": {"type": "mrope", "mrope_section": rope["mrope_section"]}}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "video_preprocessor_config.json").unlink()
+    adapter = load_qwen(family, folder=folder)
+    check_paged_attention(adapter, device=CPU, dtype=torch.float32)
+    ids = torch.arange(9, 89)
+    with torch.inference_mode():
+        torch.testing.assert_close(adapter.plain_forward(ids), load_qwen(family).plain_forward(ids))
+
+
+def test_a_text_model_with_a_sliding_window_passes_the_check(load_qwen: LoadQwen) -> None:
+    window = {"use_sliding_window": True, "sliding_window": 24, "max_window_layers": 1}
+    adapter = load_qwen("qwen2_5_vl", text_config=window)
+    assert [layer.sliding_window for layer in adapter.attention_layers] == [None, 24, 24]
+    check_paged_attention(adapter, device=CPU, dtype=torch.float32)

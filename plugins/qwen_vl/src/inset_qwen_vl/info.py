@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Final
@@ -27,8 +28,7 @@ from inset_qwen_vl.resizing import find_largest_size, resize_image, resize_video
 __all__ = ["Qwen2VLProcessingInfo", "Qwen3VLProcessingInfo", "Qwen25VLProcessingInfo", "QwenVLDummyInputs"]
 
 _UNKNOWN_FPS: Final = 24.0
-_INDEX_BYTES: Final = 8
-_SECONDS_BYTES: Final = 8
+_NUMBER_BYTES: Final = 8
 _LOW_DETAIL_TOKENS: Final = 256
 
 
@@ -102,26 +102,26 @@ class Qwen2VLProcessingInfo(ProcessingInfo):
             raise InvalidRequestError(f"The {header.modality} has no size in its header.", stage="plan")
         source = (header.height, header.width)
         if header.modality == "image":
-            size, steps = resize_image(source, config), 1
-            tensor_bytes, decoded_bytes, details = 3 * size[0] * size[1], 0, {}
+            size, steps, num_frames = resize_image(source, config), 1, 0
+            pixel_bytes, details = 3 * math.prod(size), {}
         else:
             num_frames = header.num_frames or 1
             size, steps = resize_video(num_frames, source, config), -(-num_frames // config.temporal_patch_size)
-            tensor_bytes = 3 * size[0] * size[1] * steps * config.temporal_patch_size
-            decoded_bytes, details = 3 * num_frames * source[0] * source[1], dict(self.describe_video(header, steps))
+            pixel_bytes, details = 3 * math.prod(size) * steps * config.temporal_patch_size, dict(self.describe_video(header, steps))
         grid = (steps, size[0] // config.patch_size, size[1] // config.patch_size)
-        num_embeds = self.count_embeds(grid)
+        num_embeds, num_numbers = self.count_embeds(grid), len(grid) + ("second_per_grid_ts" in details)
         if header.modality == "video" and config.pruning_rate:
             num_embeds = count_kept(grid, config)
-            tensor_bytes += _INDEX_BYTES * num_embeds
+            num_numbers += num_embeds
         content = self.make_content(header.modality, num_embeds, details)
+        tensor_bytes = pixel_bytes + _NUMBER_BYTES * num_numbers
         return ItemPlan(
             num_tokens=len(content.token_ids),
             num_embeds=content.num_embeds,
             is_embed=content.is_embed,
             grid=grid,
-            tensor_bytes=tensor_bytes + 3 * _INDEX_BYTES + (_SECONDS_BYTES if "second_per_grid_ts" in details else 0),
-            peak_bytes=decoded_bytes + resize_peak_bytes(source, size) + tensor_bytes + 4 * _INDEX_BYTES,
+            tensor_bytes=tensor_bytes,
+            peak_bytes=3 * num_frames * math.prod(source) + resize_peak_bytes(source, size) + tensor_bytes,
             is_exact=header.modality == "image",
             details=details,
         )

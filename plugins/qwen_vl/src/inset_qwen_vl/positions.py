@@ -60,7 +60,9 @@ def find_grid_runs(mm_features: Sequence[MultiModalFeature], *, merge_size: int,
         height, width = grid[1] // merge_size, grid[2] // merge_size
         interval = 1.0
         if feature.modality == "video" and tokens_per_second is not None:
-            interval = _multiply(tokens_per_second, float(str(feature.plan.details.get("second_per_grid_ts", 1.0))))
+            seconds = feature.plan.details["second_per_grid_ts"]
+            assert isinstance(seconds, int | float), "a plan of this family holds a number"
+            interval = _multiply(tokens_per_second, seconds)
         kept = (feature.data or {}).get("kept")
         steps = grid[0] // len(feature.placeholder.runs)
         for start, stop in feature.placeholder.runs:
