@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import ClassVar, Final
-from urllib.parse import unquote
 
 from inset.api import ByteStream, FetchLimits, MediaConnector, MediaPolicyError, MediaUrl
+from inset_connectors.paths import decode_path
 from inset_connectors.pieces import pull
 from inset_connectors.tar_member import find_tar_member
 from inset_connectors.zip_member import Member, find_zip_member
@@ -60,7 +60,4 @@ def _split(url: MediaUrl) -> tuple[MediaUrl, str]:
     archive = MediaUrl.parse(text)
     if archive.scheme.partition("+")[0] in _FINDERS:
         raise MediaPolicyError(f"{url.where}: an archive inside another one is not opened.", stage="fetch")
-    name = unquote(member, errors="replace")
-    if {"", ".", ".."} & set(name.split("/")) or any(mark in name for mark in "\0\\\ufffd"):
-        raise MediaPolicyError(f"{url.where}: the member's name is not a plain relative path.", stage="fetch")
-    return archive, name
+    return archive, decode_path(member, url.where)
