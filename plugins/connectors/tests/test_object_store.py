@@ -24,7 +24,7 @@ from inset.testing.conformance.connector import ConnectorConformance, ConnectorS
 from inset.testing.media_io import EncodedBytesIO
 from inset.testing.media_server import MediaServer, Reply
 from inset_connectors.archive import ArchiveConnector
-from inset_connectors.object_store import MAX_STORES, AzureConnector, GoogleConnector, ObjectStoreConnector, S3Connector
+from inset_connectors.object_store import AzureConnector, GoogleConnector, ObjectStoreConnector, S3Connector
 
 MakeFetcher = Callable[..., MediaFetcher]
 
@@ -335,10 +335,13 @@ def test_options_that_do_not_fit_are_said_at_start(options: dict[str, Any], word
         S3Connector(**options)
 
 
-def test_connections_of_few_buckets_stay_open(media_server: MediaServer, make_fetcher: MakeFetcher) -> None:
+def test_connections_of_few_buckets_stay_open(
+    media_server: MediaServer, make_fetcher: MakeFetcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("inset_connectors.object_store.MAX_STORES", 2)
     connector = GoogleConnector(anonymous=True, endpoint=f"http://127.0.0.1:{media_server.port}")
     fetcher = make_fetcher(connector)
-    for number in range(MAX_STORES + 3):
-        media_server.serve(f"/birds{number}/a", Reply(body=PICTURE, headers=STORE_HEADERS))
-        assert fetch(fetcher, f"gs://birds{number}/a") == PICTURE
-    assert len(connector._stores) == MAX_STORES
+    for bucket in ("first", "second", "first", "third"):
+        media_server.serve(f"/{bucket}/a", Reply(body=PICTURE, headers=STORE_HEADERS))
+        assert fetch(fetcher, f"gs://{bucket}/a") == PICTURE
+    assert list(connector._stores) == ["first", "third"]

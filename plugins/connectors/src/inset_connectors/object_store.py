@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -104,7 +105,8 @@ class ObjectStoreConnector(MediaConnector):
             TransientFetchError: The store cannot be reached, or answers with an error of its own.
             MediaFetchError: There is no such object, or the credentials do not open it.
         """
-        store, key = self._find(url)
+        bucket, key = self._parse(url)
+        store = await self._find_store(bucket)
         etag = None if limits.validators is None else limits.validators.etag
         try:
             result = await _get(store, key, url, {} if etag is None else {"if_none_match": etag})
@@ -117,19 +119,23 @@ class ObjectStoreConnector(MediaConnector):
         """Lets go of the clients and their connections."""
         self._stores.clear()
 
-    def _find(self, url: MediaUrl) -> tuple[Any, str]:
+    def _parse(self, url: MediaUrl) -> tuple[str, str]:
+        """Returns bucket and key."""
         if url.host is None or url.port is not None or "?" in url.text:
             raise MediaPolicyError(f"{url.where}: write {url.scheme}://BUCKET/KEY, a question mark in a key as %3F.", stage="fetch")
         if not {"*", url.host} & self._buckets:
             message = f"{url.where}: the bucket is not allowed; the operator's option buckets names those that are."
             raise MediaPolicyError(message, stage="fetch")
-        store = self._stores.get(url.host)
-        if store is None:
-            store = self._stores[url.host] = self._make_store(url.host)
-        self._stores.move_to_end(url.host)
+        return url.host, decode_path(url.text.removeprefix(f"{url.where}/"), url.where)
+
+    async def _find_store(self, bucket: str) -> Any:
+        if bucket not in self._stores:
+            store = await asyncio.to_thread(self._make_store, bucket)  # it reads certificates
+            self._stores.setdefault(bucket, store)
+        self._stores.move_to_end(bucket)
         while len(self._stores) > MAX_STORES:
             self._stores.popitem(last=False)
-        return store, decode_path(url.text.removeprefix(f"{url.where}/"), url.where)
+        return self._stores[bucket]
 
     def _make_store(self, bucket: str) -> Any:
         from obstore import store

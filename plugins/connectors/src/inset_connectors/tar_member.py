@@ -16,8 +16,8 @@ from inset_connectors.zip_member import Member
 
 __all__ = ["find_tar_member"]
 
-MAX_MEMBERS: Final = 65_536
-"""Most members that are looked at; each one's description stays in memory until the right one is found."""
+MAX_MEMBERS: Final = 16_384
+"""Most members that are looked at: about a second of work, and their descriptions stay in memory until the right one is found."""
 
 _BLOCK_BYTES: Final = 64 * 1024
 _GZIP: Final = b"\x1f\x8b"
@@ -49,7 +49,7 @@ def find_tar_member(data: bytes, name: str, limits: FetchLimits) -> Member:
     Raises:
         MediaPolicyError: The member is a link, or no regular file.
         TooLargeError: More than allowed had to be unpacked to reach the member.
-        MediaFetchError: It is not there, or not among the first 65,536 members, or the archive is damaged.
+        MediaFetchError: It is not there, or not among the first 16,384 members, or the archive is damaged.
     """
     file: IO[bytes] = _Unpacked(data, limits) if data.startswith(_GZIP) else io.BytesIO(data)  # type: ignore[assignment]  # only read() is used
     with _damage_named():
