@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from inset.config import (
+    CacheConfig,
     EngineConfig,
     MediaConfig,
     ModelConfig,
     Option,
     PluginConfig,
+    ServerConfig,
     iter_options,
     parse_option,
     read_configs,
@@ -44,16 +46,17 @@ def test_text_stands_for_a_value(config: type[Any], name: str, text: str, value:
 
 
 @pytest.mark.parametrize(
-    ("config", "name", "text"),
+    ("config", "name", "text", "words"),
     [
-        (EngineConfig, "max_num_seqs", "many"),
-        (EngineConfig, "enable_prefix_caching", "perhaps"),
-        (ModelConfig, "limit_mm_per_prompt", "[4]"),
+        (EngineConfig, "max_num_seqs", "many", "say a whole number"),
+        (MediaConfig, "max_audio_seconds", "long", "say a number"),
+        (EngineConfig, "enable_prefix_caching", "perhaps", "say true or false"),
+        (ModelConfig, "limit_mm_per_prompt", "[4]", "say a JSON object"),
     ],
 )
-def test_text_of_another_form_is_refused_with_both_spellings_of_the_option(config: type[Any], name: str, text: str) -> None:
+def test_text_of_another_form_is_refused_with_both_spellings_of_the_option(config: type[Any], name: str, text: str, words: str) -> None:
     item = option(config, name)
-    with pytest.raises(ConfigError, match=rf"{item.flag} \({item.variable}\)"):
+    with pytest.raises(ConfigError, match=rf"{item.flag} \({item.variable}\) cannot be .*: {words}"):
         parse_option(item, text)
 
 
@@ -80,6 +83,37 @@ def test_values_given_in_python_take_the_form_of_the_config(given: dict[str, Any
 def test_values_of_another_type_are_refused(given: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(given))):
         read_configs(given, {})
+
+
+@pytest.mark.parametrize(
+    ("config", "name", "text", "words"),
+    [
+        (MediaConfig, "image_threads", "0", "1 or more"),
+        (MediaConfig, "max_item_download_bytes", "-1", "0 or more"),
+        (MediaConfig, "image_fetch_deadline_seconds", "nan", "0 or more"),
+        (MediaConfig, "media_io_kwargs", '{"image": 5}', "a mapping"),
+        (ModelConfig, "limit_mm_per_prompt", '{"image": "four"}', "a whole number"),
+        (ModelConfig, "limit_mm_per_prompt", '{"image": -1}', "0 or more"),
+        (ServerConfig, "port", "65536", "65535 or less"),
+    ],
+)
+def test_value_out_of_limits_is_refused_whoever_makes_the_config(config: type[Any], name: str, text: str, words: str) -> None:
+    item = option(config, name)
+    with pytest.raises(ConfigError, match=rf"{item.flag} \({item.variable}\) cannot .*{words}"):
+        read_configs({}, {item.variable: text})
+    with pytest.raises(ConfigError, match=words):
+        config(**{name: parse_option(item, text)})
+
+
+def test_every_number_has_a_least_value() -> None:
+    """So that no time-out, size or number of threads is negative or not a number."""
+    unbounded = {
+        item.name
+        for config in (CacheConfig, EngineConfig, MediaConfig, ModelConfig, ServerConfig)
+        for item in iter_options(config)
+        if item.least is None and item.type in (int, float, int | None, float | None)
+    }
+    assert unbounded == {"seed"}
 
 
 def test_unknown_option_is_refused_with_the_nearest_names() -> None:

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING
 
 from inset import hookimpl
-from inset.registry import load_object
 
 if TYPE_CHECKING:
     from inset.checkpoint import Checkpoint
     from inset.inputs import MediaIOFactory
     from inset.registry import MediaConnectorRegistry, ProcessorCacheRegistry
-
-MEDIA_IO: Final = {
-    "image": "inset.media.image:ImageIO",
-    "video": "inset.media.video:VideoIO",
-    "audio": "inset.media.audio:AudioIO",
-}
-"""Modality -> import string of the decoder for models whose own plugin has none."""
 
 
 @hookimpl
@@ -44,5 +36,6 @@ def register_processor_caches(registry: ProcessorCacheRegistry) -> None:
 @hookimpl
 def get_media_io(modality: str, info: Checkpoint) -> MediaIOFactory | None:
     """Returns the core's decoder of the modality; it is asked last."""
-    target = MEDIA_IO.get(modality)
-    return None if target is None else cast("MediaIOFactory", load_object(target))
+    from inset.media.io import find_decoder  # here, because listing plugins needs no media
+
+    return find_decoder(modality)

@@ -40,21 +40,24 @@ GIB: Final = 1024**3
 C = TypeVar("C")
 
 
-def option(default: Any, help_text: str) -> Any:
-    """A field with its help; the unit stands in the name or in the text."""
+def option(default: Any, help_text: str, *, least: float | None = None, most: float | None = None) -> Any:
+    """A field with its help and its limits; the unit stands in the name or in the text."""
+    metadata = {"help": help_text, "least": least, "most": most}
     if callable(default):
-        return field(default_factory=default, metadata={"help": help_text})
-    return field(default=default, metadata={"help": help_text})
+        return field(default_factory=default, metadata=metadata)
+    return field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option as command line, environment and documentation show it."""
+    """One option as command line, environment and documentation show it; `least` and `most` bound its value, or each value of a mapping."""
 
     name: str
     type: Any
     default: Any
     help: str
+    least: float | None = None
+    most: float | None = None
 
     @property
     def flag(self) -> str:
@@ -67,8 +70,18 @@ class Option:
         return "INSET_" + self.name.upper()
 
 
+class _Checked:
+    """Holds its values against the limits of its options, whoever makes it."""
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        for item in iter_options(type(self)):
+            _check_limits(item, getattr(self, item.name))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PluginConfig:
+class PluginConfig(_Checked):
     """Which plugins load."""
 
     plugins: tuple[str, ...] | None = option(
@@ -80,7 +93,7 @@ class PluginConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MediaConfig:
+class MediaConfig(_Checked):
     """How media is fetched and decoded, and how much of it."""
 
     media_connector: tuple[str, ...] = option((), "Media connectors to enable besides data and http, by name.")
@@ -89,45 +102,47 @@ class MediaConfig:
     allow_private_media_hosts: tuple[str, ...] = option((), "Hosts that may resolve to private, loopback or link-local addresses.")
     allowed_local_media_path: Path | None = option(None, "Folder under which file: URLs may be read; unset refuses them all.")
     media_url_allow_redirects: bool = option(True, "Follow redirects, at most 10, each checked like the first URL.")
-    max_item_download_bytes: int = option(256 * MIB, "Largest encoded item, in bytes after transfer decoding.")
-    max_request_download_bytes: int = option(512 * MIB, "Most encoded bytes that one request may fetch.")
-    max_item_decoded_bytes: int = option(512 * MIB, "Largest decoded item, in bytes, computed from its header before it is decoded.")
-    max_request_decoded_bytes: int = option(GIB, "Most decoded bytes of one request.")
-    max_process_decoded_bytes: int = option(4 * GIB, "Most decoded bytes that exist at one time in a process.")
-    max_image_pixels: int = option(178_956_970, "Most pixels of one image.")
-    max_video_decode_seconds: float = option(60.0, "Longest time that decoding one video may take, in seconds.")
-    max_audio_seconds: float = option(3600.0, "Longest audio item, in seconds of sound.")
-    image_fetch_timeout_seconds: float = option(
-        5.0, "Time-out of the first attempt to fetch an image; each further attempt has four times as long."
+    max_item_download_bytes: int = option(256 * MIB, "Largest encoded item, in bytes after transfer decoding.", least=0)
+    max_request_download_bytes: int = option(512 * MIB, "Most encoded bytes that one request may fetch.", least=0)
+    max_item_decoded_bytes: int = option(
+        512 * MIB, "Largest decoded item, in bytes, computed from its header before it is decoded.", least=0
     )
-    audio_fetch_timeout_seconds: float = option(10.0, "The same for audio.")
-    video_fetch_timeout_seconds: float = option(30.0, "The same for video.")
-    image_fetch_deadline_seconds: float = option(60.0, "Total time for fetching an image, all attempts together.")
-    audio_fetch_deadline_seconds: float = option(90.0, "The same for audio.")
-    video_fetch_deadline_seconds: float = option(300.0, "The same for video.")
-    max_fetch_attempts: int = option(3, "How often fetching an item is tried.")
+    max_request_decoded_bytes: int = option(GIB, "Most decoded bytes of one request.", least=0)
+    max_process_decoded_bytes: int = option(4 * GIB, "Most decoded bytes that exist at one time in a process.", least=0)
+    max_image_pixels: int = option(178_956_970, "Most pixels of one image.", least=0)
+    max_video_decode_seconds: float = option(60.0, "Longest time that decoding one video may take, in seconds.", least=0)
+    max_audio_seconds: float = option(3600.0, "Longest audio item, in seconds of sound.", least=0)
+    image_fetch_timeout_seconds: float = option(
+        5.0, "Time-out of the first attempt to fetch an image; each further attempt has four times as long.", least=0
+    )
+    audio_fetch_timeout_seconds: float = option(10.0, "The same for audio.", least=0)
+    video_fetch_timeout_seconds: float = option(30.0, "The same for video.", least=0)
+    image_fetch_deadline_seconds: float = option(60.0, "Total time for fetching an image, all attempts together.", least=0)
+    audio_fetch_deadline_seconds: float = option(90.0, "The same for audio.", least=0)
+    video_fetch_deadline_seconds: float = option(300.0, "The same for video.", least=0)
+    max_fetch_attempts: int = option(3, "How often fetching an item is tried.", least=1)
     download_cache_dir: Path | None = option(None, "Folder of the download cache; unset turns it off.")
-    download_cache_bytes: int = option(5 * GIB, "Size of the download cache.")
-    download_cache_age_seconds: float = option(86_400.0, "Age after which a cached download is fetched again.")
+    download_cache_bytes: int = option(5 * GIB, "Size of the download cache.", least=0)
+    download_cache_age_seconds: float = option(86_400.0, "Age after which a cached download is fetched again.", least=0)
     trust_exif_image_id: bool = option(False, "Let an EXIF ImageID name an image instead of its bytes; a file can carry any.")
-    image_threads: int = option(lambda: os.cpu_count() or 1, "Threads that decode images and audio.")
-    video_threads: int = option(lambda: os.cpu_count() or 1, "Threads that decode videos.")
+    image_threads: int = option(lambda: os.cpu_count() or 1, "Threads that decode images and audio.", least=1)
+    video_threads: int = option(lambda: os.cpu_count() or 1, "Threads that decode videos.", least=1)
     media_io_kwargs: Mapping[str, Mapping[str, Any]] = option(
         dict, 'Modality -> decode options, as JSON, such as {"video": {"num_frames": 16}}.'
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelConfig:
+class ModelConfig(_Checked):
     """Which checkpoint is served, and how."""
 
     model: str = option("", "Checkpoint folder, or the name of a checkpoint that an installed plugin ships.")
     served_model_name: str | None = option(None, "Name that clients use; the folder's name when unset.")
     dtype: str = option("auto", "auto, float32, bfloat16 or float16; auto is float32 on a CPU and the checkpoint's on a GPU.")
     device: str = option("auto", "auto, cpu, cuda or cuda:N.")
-    max_model_len: int | None = option(None, "Longest prompt and answer together, in tokens; the checkpoint's when unset.")
+    max_model_len: int | None = option(None, "Longest prompt and answer together, in tokens; the checkpoint's when unset.", least=1)
     limit_mm_per_prompt: Mapping[str, int] = option(
-        dict, 'Modality -> most items in one prompt, as JSON; 999 when unset, 0 disables, such as {"image": 4}.'
+        dict, 'Modality -> most items in one prompt, as JSON; 999 when unset, 0 disables, such as {"image": 4}.', least=0
     )
     mm_processor_kwargs: Mapping[str, Any] = option(dict, "Processor options for every request, as JSON.")
     chat_template: Path | None = option(None, "File with a Jinja chat template instead of the checkpoint's.")
@@ -143,52 +158,57 @@ class ModelConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CacheConfig:
+class CacheConfig(_Checked):
     """The processor cache."""
 
     mm_processor_cache_type: str | None = option(
         None, "lru, shm, processor_only, or a plugin's; chosen by the number of front ends when unset."
     )
-    mm_processor_cache_gb: float = option(4.0, "Size of each half of the processor cache, in GiB; 0 turns it off.")
-    mm_shm_cache_max_object_size_mb: int = option(128, "Largest object in the shm cache, in MiB.")
+    mm_processor_cache_gb: float = option(4.0, "Size of each half of the processor cache, in GiB; 0 turns it off.", least=0)
+    mm_shm_cache_max_object_size_mb: int = option(128, "Largest object in the shm cache, in MiB.", least=0)
+
+    @property
+    def capacity_bytes(self) -> int:
+        """`mm_processor_cache_gb` in bytes."""
+        return int(self.mm_processor_cache_gb * GIB)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EngineConfig:
+class EngineConfig(_Checked):
     """Scheduling and memory of the engine core."""
 
-    max_num_seqs: int = option(64, "Most requests in one step.")
-    max_num_batched_tokens: int = option(2048, "Most tokens in one step.")
+    max_num_seqs: int = option(64, "Most requests in one step.", least=1)
+    max_num_batched_tokens: int = option(2048, "Most tokens in one step.", least=1)
     enable_prefix_caching: bool = option(True, "Reuse the keys and values of equal prompt beginnings.")
     enable_chunked_prefill: bool = option(True, "Cut long prompts into several steps.")
     disable_chunked_mm_input: bool = option(False, "Never cut an item: its placeholder is computed in one step.")
     encoder_compute_budget: int | None = option(
-        None, "Embeds that encoders may make in one step; max_num_batched_tokens or the largest item when unset."
+        None, "Embeds that encoders may make in one step; max_num_batched_tokens or the largest item when unset.", least=1
     )
-    encoder_cache_size: int | None = option(None, "Embeds that the encoder cache holds; as above when unset.")
-    kv_cache_bytes: int | None = option(None, "Memory for keys and values, in bytes; measured at start when unset.")
-    block_size: int = option(16, "Tokens in one KV block.")
-    engine_threads: int = option(lambda: max(1, (os.cpu_count() or 2) - 1), "Torch threads of the engine core.")
-    front_threads: int = option(1, "Torch threads of each front end.")
+    encoder_cache_size: int | None = option(None, "Embeds that the encoder cache holds; as above when unset.", least=1)
+    kv_cache_bytes: int | None = option(None, "Memory for keys and values, in bytes; measured at start when unset.", least=0)
+    block_size: int = option(16, "Tokens in one KV block.", least=1)
+    engine_threads: int = option(lambda: max(1, (os.cpu_count() or 2) - 1), "Torch threads of the engine core.", least=1)
+    front_threads: int = option(1, "Torch threads of each front end.", least=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServerConfig:
+class ServerConfig(_Checked):
     """The HTTP server and its processes."""
 
     host: str = option("127.0.0.1", "Address to listen on.")
-    port: int = option(8000, "Port to listen on; 0 takes a free one.")
-    api_server_count: int = option(1, "Front-end processes on one port.")
+    port: int = option(8000, "Port to listen on; 0 takes a free one.", least=0, most=65_535)
+    api_server_count: int = option(1, "Front-end processes on one port.", least=1)
     in_process: bool = option(False, "Run front end and engine core in one process.")
     api_key: tuple[str, ...] = option((), "API keys that clients must send one of; empty asks for none.")
     allowed_origins: tuple[str, ...] = option((), "Origins that browsers may call from (CORS).")
-    max_request_body_bytes: int = option(256 * MIB, "Largest request body.")
+    max_request_body_bytes: int = option(256 * MIB, "Largest request body.", least=0)
     max_held_body_bytes: int = option(
-        GIB, "Most bytes of request bodies that one front end holds at one time, until their media are processed."
+        GIB, "Most bytes of request bodies that one front end holds at one time, until their media are processed.", least=0
     )
-    max_waiting_requests: int = option(256, "Requests of one front end that wait or are being processed.")
-    request_timeout_seconds: float = option(600.0, "Longest time for a whole request.")
-    drain_timeout_seconds: float = option(30.0, "How long running requests may take after SIGTERM.")
+    max_waiting_requests: int = option(256, "Requests of one front end that wait or are being processed.", least=0)
+    request_timeout_seconds: float = option(600.0, "Longest time for a whole request.", least=0)
+    drain_timeout_seconds: float = option(30.0, "How long running requests may take after SIGTERM.", least=0)
     enable_admin_endpoints: bool = option(False, "Serve the endpoints that reset caches.")
 
 
@@ -228,7 +248,20 @@ def iter_options(config: type[Any]) -> Iterator[Option]:
     hints = typing.get_type_hints(config)
     for item in dataclasses.fields(config):
         default = item.default_factory() if item.default_factory is not dataclasses.MISSING else item.default
-        yield Option(item.name, hints[item.name], default, item.metadata["help"])
+        yield Option(item.name, hints[item.name], default, **item.metadata)
+
+
+def _check_limits(item: Option, value: Any) -> None:
+    """Refuses a value, or one of the values of a mapping, that is out of the option's limits."""
+    values = value.values() if isinstance(value, Mapping) else () if value is None else (value,)
+    expected = _plain_kind(typing.get_args(_kind_of(item))[1]) if isinstance(value, Mapping) else None
+    for part in values:
+        if expected not in (None, Any) and not _is_a(part, expected):
+            raise ConfigError(f"{item.flag} ({item.variable}) cannot hold {part!r}: it must be {_name_of(expected)}.")
+        if item.least is not None and not part >= item.least:  # not a number is no number of anything
+            raise ConfigError(f"{item.flag} ({item.variable}) cannot be {part!r}: it must be {item.least:g} or more.")
+        if item.most is not None and part > item.most:
+            raise ConfigError(f"{item.flag} ({item.variable}) cannot be {part!r}: it must be {item.most:g} or less.")
 
 
 def _coerce(item: Option, value: Any) -> Any:
@@ -240,9 +273,8 @@ def _coerce(item: Option, value: Any) -> Any:
         return parse_option(item, value)
     if isinstance(value, list | set | frozenset) and typing.get_origin(kind) is tuple:
         return tuple(value)
-    expected = typing.get_origin(kind) or kind
-    accepted = {float: (int, float), Mapping: (Mapping,), Path: (os.PathLike,)}.get(expected, (expected,))
-    if not isinstance(value, accepted) or (isinstance(value, bool) and expected is not bool):
+    expected = _plain_kind(kind)
+    if not _is_a(value, expected):
         raise ConfigError(f"{item.name} cannot be {value!r}: it must be {_name_of(expected)}.")
     return Path(value) if expected is Path else value
 
@@ -252,6 +284,15 @@ def _kind_of(item: Option) -> Any:
     if typing.get_origin(item.type) in (typing.Union, types.UnionType):
         return next(kind for kind in typing.get_args(item.type) if kind is not type(None))
     return item.type
+
+
+def _plain_kind(kind: Any) -> Any:
+    return typing.get_origin(kind) or kind
+
+
+def _is_a(value: object, kind: Any) -> bool:
+    accepted = {float: (int, float), Mapping: (Mapping,), Path: (os.PathLike,)}.get(kind, (kind,))
+    return isinstance(value, accepted) and (kind is bool or not isinstance(value, bool))
 
 
 def _name_of(kind: Any) -> str:
@@ -286,7 +327,10 @@ def _parse(kind: Any, text: str) -> Any:
         if not isinstance(value, dict):
             raise ValueError("say a JSON object")
         return value
-    return kind(text)
+    try:
+        return kind(text)
+    except ValueError:
+        raise ValueError(f"say {_name_of(kind)}") from None
 
 
 def read_environment(config: type[C], environ: Mapping[str, str] | None = None) -> dict[str, Any]:

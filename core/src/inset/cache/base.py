@@ -21,8 +21,6 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from inset.config import GIB
-
 if TYPE_CHECKING:
     from inset.config import CacheConfig
     from inset.inputs import ItemPlan, ItemTensors
@@ -252,7 +250,7 @@ class ProcessorCacheFront(ABC):
     @classmethod
     def from_config(cls, config: CacheConfig) -> Self:
         """Builds this half from the options of the processor cache; the composition root calls this."""
-        return cls(capacity_bytes=_capacity_bytes(config))
+        return cls(capacity_bytes=config.capacity_bytes)
 
     def export(self) -> CacheExport | None:
         """Returns what `ProcessorCacheEngine.attach` needs, or None for a type whose halves share no memory.
@@ -315,7 +313,7 @@ class ProcessorCacheEngine(ABC):
     @classmethod
     def from_config(cls, config: CacheConfig) -> Self:
         """Builds this half from the options of the processor cache; the composition root calls this."""
-        return cls(capacity_bytes=_capacity_bytes(config))
+        return cls(capacity_bytes=config.capacity_bytes)
 
     def attach(self, export: CacheExport) -> None:  # noqa: B027 - nothing to do for a type whose halves share no memory
         """Reaches the memory that the front half exported, once, before the first request. The descriptors stay the caller's."""
@@ -350,7 +348,3 @@ class ProcessorCacheEngine(ABC):
     @abstractmethod
     def close(self) -> None:
         """Frees what this half owns; idempotent."""
-
-
-def _capacity_bytes(config: CacheConfig) -> int:
-    return int(config.mm_processor_cache_gb * GIB)

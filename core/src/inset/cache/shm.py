@@ -25,7 +25,7 @@ from inset.cache.front import IndexedFront, IndexedTransaction
 from inset.cache.holds import RequestHolds
 from inset.cache.index import CacheEntry
 from inset.cache.segment import ALIGNMENT, ArrayLayout, SegmentReader, SegmentWriter, object_bytes
-from inset.config import GIB, MIB
+from inset.config import MIB
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -81,7 +81,7 @@ class ShmCacheFront(IndexedFront[StoredObject]):
     @classmethod
     def from_config(cls, config: CacheConfig) -> Self:
         return cls(
-            capacity_bytes=int(config.mm_processor_cache_gb * GIB),
+            capacity_bytes=config.capacity_bytes,
             max_object_bytes=config.mm_shm_cache_max_object_size_mb * MIB,
         )
 

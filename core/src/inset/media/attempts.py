@@ -51,7 +51,7 @@ class FetchTimes:
             "image": (config.image_fetch_timeout_seconds, config.image_fetch_deadline_seconds),
             "audio": (config.audio_fetch_timeout_seconds, config.audio_fetch_deadline_seconds),
         }.get(modality, (config.video_fetch_timeout_seconds, config.video_fetch_deadline_seconds))
-        return cls(timeout, deadline, max(1, config.max_fetch_attempts))
+        return cls(timeout, deadline, config.max_fetch_attempts)
 
 
 @dataclass(slots=True)

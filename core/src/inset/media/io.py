@@ -18,7 +18,7 @@ from inset.registry import load_object
 if TYPE_CHECKING:
     from inset.inputs import MediaIOFactory
 
-__all__ = ["MediaIO", "default_media_io", "format_bytes"]
+__all__ = ["MediaIO", "default_media_io", "find_decoder", "format_bytes"]
 
 T = TypeVar("T")
 
@@ -141,14 +141,20 @@ def format_bytes(num_bytes: int) -> str:
     return f"{num_bytes} bytes" if num_bytes < 1024**2 else f"{num_bytes / 1024**2:,.1f} MiB"
 
 
+def find_decoder(modality: str) -> MediaIOFactory | None:
+    """Returns the class of the core's own decoder of a modality, or None where it has none."""
+    target = _DECODERS.get(modality)
+    return None if target is None else cast("MediaIOFactory", load_object(target))
+
+
 def default_media_io(modality: str, options: Mapping[str, JSON], config: MediaConfig) -> MediaIO[Any]:
     """Returns the core's own decoder of a modality.
 
     Raises:
         InvalidRequestError: The modality or one of the options is not known.
     """
-    if modality not in _DECODERS:
+    decoder = find_decoder(modality)
+    if decoder is None:
         raise InvalidRequestError(f"There is no decoder for the modality {modality!r}; known are {', '.join(_DECODERS)}.")
-    decoder = cast("MediaIOFactory", load_object(_DECODERS[modality]))
     media_io: MediaIO[Any] = decoder(options, config)
     return media_io

@@ -57,8 +57,6 @@ def serve(configs: Configs, *, log_level: str = "INFO") -> int:
 def _check(configs: Configs) -> None:
     """Refuses options that contradict each other, before anything is started."""
     num_fronts = configs.server.api_server_count
-    if num_fronts < 1:
-        raise ConfigError(f"--api-server-count must be 1 or more, not {num_fronts}.")
     if num_fronts == 1:
         return
     if configs.server.in_process:
