@@ -38,7 +38,7 @@ A message says what happened, with which item, and what to do. It never carries 
 
 from __future__ import annotations
 
-from typing import ClassVar, Self
+from typing import ClassVar, Self, TypeVar
 
 __all__ = [
     "AuthenticationError",
@@ -72,6 +72,8 @@ __all__ = [
     "UnknownNameError",
     "UuidConflictError",
 ]
+
+E = TypeVar("E", bound="InsetError")
 
 
 class InsetError(Exception):
@@ -129,11 +131,17 @@ class InsetError(Exception):
             return self.message
         return f"{self.modality} {self.item_index}: {self.message}"
 
+    def __copy__(self) -> Self:
+        """Gives each of several callers an error of its own, with the same cause, in which its own item can be noted."""
+        twin = _rebuild(type(self), self.message, dict(self.__dict__))
+        twin.__cause__ = self.__cause__
+        return twin
+
     def __reduce__(self) -> tuple[object, ...]:
         return (_rebuild, (type(self), self.message, dict(self.__dict__)))
 
 
-def _rebuild(cls: type[InsetError], message: str, state: dict[str, object]) -> InsetError:
+def _rebuild(cls: type[E], message: str, state: dict[str, object]) -> E:
     error = cls.__new__(cls)
     Exception.__init__(error, message)
     error.__dict__.update(state)

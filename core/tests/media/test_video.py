@@ -447,6 +447,10 @@ class TestSamplers:
         with pytest.raises(InvalidRequestError, match=message):
             VideoIO(options, MediaConfig())
 
+    def test_rate_without_end_is_bounded_by_the_most_frames(self) -> None:
+        header = load(make_video(40), {"fps": 1e300, "max_frames": 65_536}).header
+        assert header.frame_indices == tuple(range(40))
+
 
 class TestFrameLists:
     def test_frames_of_different_sizes_are_refused_with_their_place(self) -> None:

@@ -92,10 +92,10 @@ class FpsSampler:
 
     def sample(self, facts: VideoFacts) -> Sequence[int]:
         """Returns the frames shown at 0, 1/fps, 2/fps ... seconds, each at most once."""
-        num_ticks = int(facts.duration_seconds * self.fps) + 1
-        if num_ticks > self.max_frames:
+        last_tick = facts.duration_seconds * self.fps
+        if last_tick >= self.max_frames:
             return UniformSampler(self.max_frames).sample(facts)
-        ticks = [tick / self.fps for tick in range(num_ticks) if tick == 0 or tick / self.fps < facts.duration_seconds]
+        ticks = [tick / self.fps for tick in range(int(last_tick) + 1) if tick == 0 or tick / self.fps < facts.duration_seconds]
         return sorted(set(indices_at(facts, ticks)))
 
 

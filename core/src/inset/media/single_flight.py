@@ -43,10 +43,7 @@ class _Participant(Generic[T]):
 
     def fail(self, error: Exception) -> None:
         if not self.done.done():
-            # A copy: each caller writes its own item's place into the error that it gets.
-            own = copy.copy(error)
-            own.__cause__ = error.__cause__
-            self.done.set_exception(own)
+            self.done.set_exception(copy.copy(error))  # each caller notes its own item in the error that it gets
 
 
 class _Flight(Generic[T]):

@@ -34,6 +34,7 @@ __all__ = ["VideoHeader", "VideoIO"]
 _FRAME_LIST: Final = "frames"
 _FRAME_LIST_FPS: Final = 1.0
 _ALL_FRAMES: Final = -1
+_MOST_FRAMES: Final = 65_536
 _RATE_TOLERANCE: Final = 0.02
 
 
@@ -218,9 +219,9 @@ def _naming_frame(number: int) -> Iterator[None]:
 
 
 def _read_sampler(reader: MediaOptions) -> VideoSampler:
-    num_frames = reader.integer("num_frames", None, minimum=_ALL_FRAMES)
+    num_frames = reader.integer("num_frames", None, minimum=_ALL_FRAMES, maximum=_MOST_FRAMES)
     fps = reader.number("fps", None, above=0)
-    max_frames = reader.integer("max_frames", None, minimum=1)
+    max_frames = reader.integer("max_frames", None, minimum=1, maximum=_MOST_FRAMES)
     if num_frames == 0:
         raise reader.wrong("num_frames", 0, "above 0, or -1 for all")
     if fps is None:
