@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from numbers import Integral, Real
+from typing import Final
 
 from inset.errors import InvalidRequestError
 
 __all__ = ["SamplingParams"]
+
+_KINDS: Final[Mapping[str, tuple[type, str]]] = {
+    "int": (Integral, "a whole number"),
+    "float": (Real, "a number"),
+    "bool": (bool, "true or false"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,10 +64,12 @@ class SamplingParams:
 
     def __post_init__(self) -> None:
         stop: object = self.stop
-        object.__setattr__(self, "stop", (stop,) if isinstance(stop, str) else tuple(self.stop))
-        object.__setattr__(self, "stop_token_ids", tuple(self.stop_token_ids))
+        object.__setattr__(self, "stop", (stop,) if isinstance(stop, str) else tuple(self.stop or ()))
+        object.__setattr__(self, "stop_token_ids", tuple(self.stop_token_ids or ()))
+        object.__setattr__(self, "logit_bias", self.logit_bias or {})
+        self._check_kinds()
         for holds, rule in (
-            (isinstance(self.n, int) and 1 <= self.n <= 128, f"n must be in 1 to 128, not {self.n}"),
+            (1 <= self.n <= 128, f"n must be in 1 to 128, not {self.n}"),
             (0 <= self.temperature <= 10, f"temperature must be in 0 to 10, not {self.temperature}"),
             (0 < self.top_p <= 1, f"top_p must be above 0 and at most 1, not {self.top_p}"),
             (self.top_k >= -1, f"top_k must be -1 or more, not {self.top_k}"),
@@ -70,8 +80,10 @@ class SamplingParams:
                 0 < self.repetition_penalty <= 100,
                 f"repetition_penalty must be above 0 and at most 100, not {self.repetition_penalty}",
             ),
-            (all(-100 <= bias <= 100 for bias in self.logit_bias.values()), "logit_bias must be in -100 to 100"),
+            (all(map(_is_bias, self.logit_bias.values())), "logit_bias must be in -100 to 100"),
+            (all(map(_is_token_id, self.logit_bias)), "logit_bias must name tokens by their ids"),
             (all(isinstance(s, str) and s for s in self.stop), "stop must hold texts that are not empty"),
+            (all(map(_is_token_id, self.stop_token_ids)), "stop_token_ids must be ids of tokens"),
             (self.max_tokens is None or self.max_tokens >= 1, f"max_tokens must be 1 or more, not {self.max_tokens}"),
             (
                 0 <= self.min_tokens <= (self.max_tokens or self.min_tokens),
@@ -82,7 +94,22 @@ class SamplingParams:
             if not holds:
                 raise InvalidRequestError(f"{rule}.", parameter=rule.split()[0])
 
+    def _check_kinds(self) -> None:
+        for field_ in fields(self):
+            kind, *optional = str(field_.type).split(" | ")
+            value = getattr(self, field_.name)
+            if kind in _KINDS and not (value is None and optional) and not isinstance(value, _KINDS[kind][0]):
+                raise InvalidRequestError(f"{field_.name} must be {_KINDS[kind][1]}, not a {type(value).__name__}.", parameter=field_.name)
+
     @property
     def is_greedy(self) -> bool:
         """The most likely token is always chosen."""
         return self.temperature == 0
+
+
+def _is_token_id(value: object) -> bool:
+    return isinstance(value, Integral) and int(value) >= 0
+
+
+def _is_bias(value: object) -> bool:
+    return isinstance(value, Real) and -100 <= float(value) <= 100
