@@ -15,6 +15,7 @@ from PIL import Image
 
 from inset import LLM, SamplingParams
 from inset.engine.core_client import InProcessClient
+from inset.engine.messages import AbortRequests, AddRequests, CacheMessage
 from inset.engine.prompts import TextPrompt
 from inset.errors import EngineDeadError, OverloadedError
 from inset.outputs import RequestOutput
@@ -132,6 +133,29 @@ def test_preempted_requests_keep_their_items_until_they_end(
     roomy, tight = make_llm(**options), make_llm(kv_cache_bytes=14 * block_bytes("llava"), max_model_len=200, max_num_seqs=8, **options)
     assert run(tight, ask_all(tight)) == run(roomy, ask_all(roomy))
     assert tight.engine.stats.values["num_preemptions"] > 0
+
+
+@pytest.mark.parametrize("cache_type", CACHE_TYPES)
+def test_a_request_that_goes_away_before_it_hears_of_a_miss_leaves_nothing_behind(
+    make_llm: Any, encoded: list[bytes], cache_type: str
+) -> None:
+    """Its second picture is held for it while the first one turns out to be lost, and it is never sent again."""
+    llm = make_llm(mm_processor_cache_type=cache_type)
+
+    async def scenario() -> None:
+        core, client = llm.engine.core, llm.engine.client
+        await answer(llm, encoded[0])
+        client.core._cache.reset()  # idle: nobody else touches it
+        prepared = await core.prepare(prompt(encoded[0], encoded[1]), GREEDY, request_id="gone")
+        for message in core.take_cache_messages():
+            client.send(CacheMessage(message))
+        client.send(AddRequests("gone", [prepared.request]))
+        client.send(AbortRequests([prepared.request.request_id]))
+        prepared.close()
+        assert (await answer(llm, encoded[2])).finished
+        await until(lambda: leases(llm) == 0)
+
+    run(llm, scenario())
 
 
 def test_a_reader_that_is_slower_than_the_engine_still_gets_the_end(make_llm: Any) -> None:

@@ -259,9 +259,8 @@ class AsyncLLM(EngineListener):
         assert self._loop is not None
         with self._lock:
             deliveries = list(self._route(event))
-        if isinstance(event, StepDone):
-            for commit_id in event.released:
-                self.core.release(commit_id)
+        for commit_id in (event.commit_id,) if isinstance(event, CacheMissed) else event.released:
+            self.core.release(commit_id)
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._deliver, event, deliveries)
 

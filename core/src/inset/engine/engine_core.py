@@ -94,6 +94,7 @@ class EngineCore:
         try:
             requests = self._resolve(command)
         except MultiModalCacheMissError as error:
+            self._release(command.commit_id)  # it may never come again: its client can be gone
             return CacheMissed(command.commit_id, error.missing, error.lost_before)
         self._num_running[command.commit_id] = len(requests)
         refused = []

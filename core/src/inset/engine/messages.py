@@ -102,7 +102,7 @@ class StepDone:
 
 @dataclass(frozen=True, slots=True)
 class CacheMissed:
-    """A prompt's items are not in the engine half; nothing of it was admitted.
+    """A prompt's items are not in the engine half; nothing of it was admitted, and what was held for it has been released.
 
     Attributes:
         commit_id: As in `AddRequests`.
