@@ -84,8 +84,8 @@ class RequestOutput:
         outputs: The answers.
         finished: All answers have ended.
         usage: Tokens taken.
-        stage_seconds: Stage -> seconds: ``fetch``, ``probe``, ``decode``, ``plan``, ``materialize``, ``queue``, ``encode``, ``prefill``,
-            ``decode_tokens``; stages that did not happen are absent.
+        stage_seconds: Stage -> seconds: ``render``, ``fetch``, ``probe``, ``plan``, ``decode``, ``materialize``, ``queue``, ``encode``,
+            ``prefill``, ``decode_tokens``, all items together; stages that did not happen are absent.
     """
 
     request_id: str

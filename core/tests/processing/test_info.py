@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from inset.config import MediaConfig
 from inset.errors import ConfigError, InvalidRequestError, ItemLimitError
 from inset.media.image import ImageIO
 from inset.processing.processor import MultiModalProcessor
+from inset.processing.tokenizer import Tokenizer
 
 MakeProcessor = Callable[..., MultiModalProcessor]
 
@@ -109,3 +111,12 @@ def test_the_fingerprint_tells_versions_distributions_and_configs_apart(make_pro
     names = {make_processor(**context).fingerprint for context in contexts}
     assert len(names) == len(contexts)
     assert make_processor().fingerprint == make_processor().fingerprint
+
+
+def test_what_hub_configs_leave_out_is_the_default_of_the_text_model(make_processor: MakeProcessor, tokenizer: Tokenizer) -> None:
+    """Such as llava-1.5-7b, whose text_config names neither a width nor a number of layers."""
+    checkpoint = Checkpoint(Path(), {"model_type": "tiny", "text_config": {"model_type": "llama", "vocab_size": 32064}})
+    info = make_processor(checkpoint=checkpoint).info
+    assert (info.hidden_size, info.embed_size, info.vocab_size) == (4096, 4096, 32064)
+    bare = make_processor(checkpoint=Checkpoint(Path(), {"model_type": "tiny"})).info
+    assert (bare.hidden_size, bare.vocab_size) == (4096, tokenizer.vocab_size)

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from inset.errors import InvariantError, PlaceholderError
+from inset.errors import InvalidRequestError, InvariantError, PlaceholderError
 from inset.inputs import ItemPlan, PlaceholderRange
-from inset.processing.matching import apply_prompt_updates
+from inset.processing.matching import ExpandedPrompt, apply_prompt_updates, check_token_ids
 from inset.processing.prompt_updates import PlaceholderContent, PromptInsertion, PromptReplacement, PromptUpdate
 
 IMAGE, VIDEO, FILL = 100, 101, 7
@@ -127,3 +127,15 @@ def test_removing_the_ranges_from_a_random_result_leaves_the_prompt() -> None:
             rebuilt += [*result.token_ids[position:start], token]
             position = end
         assert rebuilt + result.token_ids[position:] == prompt
+
+
+@pytest.mark.parametrize(
+    ("token_ids", "is_known"), [([0, 9], True), ([0, 10], False), ([-1], False), ([3, 99, 99, 4], True), ([99, 99, 99], False)]
+)
+def test_ids_that_the_model_does_not_know_stand_only_where_embeddings_take_their_place(token_ids: list[int], is_known: bool) -> None:
+    prompt = ExpandedPrompt(token_ids, {"image": [PlaceholderRange(1, 2)] if 99 in token_ids else []})
+    if is_known:
+        check_token_ids(prompt, vocab_size=10)
+    else:
+        with pytest.raises(InvalidRequestError, match="0 to 9"):
+            check_token_ids(prompt, vocab_size=10)

@@ -195,7 +195,7 @@ class AsyncLLM(EngineListener):
                 prepared.prompt,
                 prepared.params,
                 tokenizer=self.core.tokenizer.backend,
-                stage_seconds=prepared.stage_seconds,
+                stage_seconds=prepared.stages.seconds,
             )
             missed = None
             async for item in self._follow(prepared, tracker):

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import time
 import uuid
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from inset.engine.content_parts import MediaPart
-from inset.engine.media_sources import MediaLoader, group_by_modality
+from inset.engine.input_processor import InputProcessor
+from inset.engine.media_sources import MediaLoader
 from inset.engine.prepared import PreparedPrompt, make_engine_request, resolve_max_tokens, token_types
-from inset.engine.prompts import ChatPrompt, TextPrompt, read_prompt
-from inset.engine.renderer import RenderedPrompt
-from inset.errors import InvalidRequestError, InvariantError
-from inset.inputs import MODALITIES
+from inset.engine.prompts import read_prompt
+from inset.engine.stage_times import StageTimes
+from inset.errors import InvariantError
 from inset.media.budget import RequestBudget
 from inset.processing.apply_state import MultiModalApplyState
-from inset.processing.inputs import ProcessorInputs
 from inset.processing.phases import run_phase, run_release
 
 if TYPE_CHECKING:
@@ -32,6 +28,7 @@ if TYPE_CHECKING:
 
     from inset.cache.base import CacheMessage, ProcessorCacheFront
     from inset.config import MediaConfig
+    from inset.engine.input_processor import GatheredInputs
     from inset.engine.limits import EngineLimits
     from inset.engine.prompts import AnyPrompt, PromptInput
     from inset.engine.renderer import Renderer
@@ -39,6 +36,7 @@ if TYPE_CHECKING:
     from inset.media.budget import ProcessBudget
     from inset.media.executor import MediaExecutor
     from inset.media.fetcher import MediaFetcher
+    from inset.processing.inputs import ProcessorInputs
     from inset.processing.processor import MultiModalProcessor
     from inset.processing.tokenizer import Tokenizer
     from inset.sampling_params import SamplingParams
@@ -80,13 +78,12 @@ class Core:
         self.default_sampling_params = default_sampling_params
         self.cache = cache
         self._has_engine = has_engine
-        self._renderer = renderer
         self._fetcher = fetcher
         self._media_executor = media_executor
         self._work_executor = work_executor
         self._process_budget = process_budget
         self._media_config = media_config
-        self._loader = MediaLoader(fetcher, media_executor)
+        self._input_processor = InputProcessor(renderer, MediaLoader(fetcher, media_executor), processor.info, threads=work_executor)
         self.limits = limits
 
     @classmethod
@@ -119,17 +116,17 @@ class Core:
             ClientError: The prompt cannot be served; the item and its place are named.
             OverloadedError: Too much decoded media is in use.
         """
-        stages: dict[str, float] = {}
+        stages = StageTimes()
         budget = RequestBudget(self._media_config, self._process_budget)
         try:
-            inputs, parts = await self._gather_inputs(prompt, request_id, budget, stages)
-            with _placing(parts):
-                state, processed, resolved = await self._process(inputs, params, stages)
+            gathered = await self._input_processor.gather(prompt, request_id=request_id, budget=budget, stages=stages)
+            with gathered.placing():
+                state, processed, resolved = await self._process(gathered.inputs, params, stages)
         except BaseException:
             budget.close()
             raise
         request = make_engine_request(request_id, processed, resolved, self.tokenizer.eos_token_ids)
-        return PreparedPrompt(processed, request, resolved, state=state, budget=budget, stage_seconds=stages)
+        return PreparedPrompt(processed, request, resolved, state=state, budget=budget, stages=stages)
 
     async def process_again(self, prepared: PreparedPrompt, missing: Sequence[tuple[bytes, int]], *, lost_before: int = 0) -> None:
         """Processes a prompt again whose items the engine half of the processor cache has lost, and commits them under the same id."""
@@ -155,10 +152,10 @@ class Core:
             ClientError: As `prepare`.
         """
         with RequestBudget(self._media_config, self._process_budget) as budget:
-            inputs, parts = await self._gather_inputs(read_prompt(prompt), uuid.uuid4().hex, budget, {})
-            inputs = dataclasses.replace(inputs, skip_mm_cache=inputs.skip_mm_cache or self._has_engine)
-            with _placing(parts):
-                state, processed, _ = await self._process(inputs, None, {})
+            gathered = await self._gather(prompt, budget)
+            inputs = dataclasses.replace(gathered.inputs, skip_mm_cache=gathered.inputs.skip_mm_cache or self._has_engine)
+            with gathered.placing():
+                state, processed, _ = await self._process(inputs, None, StageTimes())
                 state.close()
                 return processed
 
@@ -181,9 +178,9 @@ class Core:
             ClientError: As `prepare`.
         """
         with RequestBudget(self._media_config, self._process_budget) as budget:
-            inputs, parts = await self._gather_inputs(read_prompt(prompt), uuid.uuid4().hex, budget, {})
-            with _placing(parts):
-                return await self._in_thread(self.processor.plan_prompt, inputs)
+            gathered = await self._gather(prompt, budget)
+            with gathered.placing():
+                return await self._in_thread(self.processor.plan_prompt, gathered.inputs)
 
     def plan_sync(self, prompt: AnyPrompt) -> ProcessedPrompt:
         """Does what `plan` does and blocks, for callers without an event loop.
@@ -243,49 +240,13 @@ class Core:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
-    async def _gather_inputs(
-        self, prompt: PromptInput, request_id: str, budget: RequestBudget, stages: dict[str, float]
-    ) -> tuple[ProcessorInputs, Sequence[MediaPart]]:
-        """Renders the prompt and fetches its media."""
-        options = prompt.options
-        with _timed(stages, "render"):
-            rendered = await self._in_thread(self._render, prompt)
-        parts = [part for part in rendered.media if part.modality != "prompt"]
-        counts = {modality: sum(part.modality == modality for part in parts) for modality in MODALITIES}
-        self.processor.info.check_mm_counts(counts)
-        with _timed(stages, "fetch"):
-            values = await self._loader.load(parts, lambda modality: self._media_io(modality, options.media_io_kwargs), budget)
-        inputs = ProcessorInputs(
-            request_id=request_id,
-            prompt=rendered.token_ids,
-            prompt_text=rendered.text,
-            mm_data=_mm_data(parts, values),
-            mm_uuids=group_by_modality(parts, [part.uuid for part in parts]),
-            mm_details=group_by_modality(parts, [part.detail for part in parts]),
-            mm_processor_kwargs=options.mm_processor_kwargs,
-            media_io_kwargs=options.media_io_kwargs,
-            prompt_embeds=prompt.prompt_embeds if isinstance(prompt, TextPrompt) else None,
-            cache_salt=options.cache_salt,
-            api_key=options.client or None,
-            skip_mm_cache=options.skip_mm_cache,
-            budget=budget,
-        )
-        return inputs, parts
-
-    def _media_io(self, modality: str, media_io_kwargs: Mapping[str, Mapping[str, Any]]) -> Any:
-        return self.processor.info.get_media_io(modality, media_io_kwargs.get(modality))
-
-    def _render(self, prompt: PromptInput) -> RenderedPrompt:
-        if isinstance(prompt, ChatPrompt):
-            return self._renderer.render_chat(prompt.messages, prompt.policy, prompt.chat)
-        media = _given_parts(prompt)
-        if prompt.prompt is not None:
-            rendered = self._renderer.render_text(prompt.prompt)
-            return RenderedPrompt(rendered.text, rendered.token_ids, media)
-        return RenderedPrompt(None, list(prompt.prompt_token_ids or ()), media)
+    async def _gather(self, prompt: AnyPrompt, budget: RequestBudget) -> GatheredInputs:
+        """Gathers the inputs of a prompt that no engine will see."""
+        request_id = uuid.uuid4().hex
+        return await self._input_processor.gather(read_prompt(prompt), request_id=request_id, budget=budget, stages=StageTimes())
 
     async def _process(
-        self, inputs: ProcessorInputs, params: SamplingParams | None, stages: dict[str, float]
+        self, inputs: ProcessorInputs, params: SamplingParams | None, stages: StageTimes
     ) -> tuple[MultiModalApplyState, ProcessedPrompt, Any]:
         """Plans, checks, decodes and materialises; the returned state is open."""
 
@@ -293,18 +254,18 @@ class Core:
             self.limits.check_items(plans)
             resolve_max_tokens(params, num_prompt_tokens, self.limits.max_model_len)
 
-        with _timed(stages, "plan"):
+        with stages.timed("plan"):
             phase1 = partial(self.processor.apply_phase1, inputs, check=check)
             state = await run_phase(self._work_executor, phase1, undo=MultiModalApplyState.close)
         try:
-            with _timed(stages, "decode"):
-                await state.wait_decodes_async()
-            with _timed(stages, "materialize"):
-                processed = await self._in_thread(partial(self.processor.apply_phase2, state, check=check))
+            await state.wait_decodes_async()
+            processed = await self._in_thread(partial(self.processor.apply_phase2, state, check=check))
             resolved = resolve_max_tokens(params, len(processed.prompt_token_ids), self.limits.max_model_len)
         except BaseException:
             await run_release(self._work_executor, state.close)
             raise
+        for (stage, _), seconds in state.stage_seconds.items():
+            stages.add(stage, seconds)
         return state, processed, resolved
 
     async def _in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
@@ -318,51 +279,3 @@ def _run_here(work: Callable[[AnyPrompt], Coroutine[Any, Any, T]], prompt: AnyPr
     except RuntimeError:
         return asyncio.run(work(prompt))
     raise InvariantError("This thread runs an event loop: await the asynchronous form of the call.")
-
-
-def _given_parts(prompt: TextPrompt) -> tuple[MediaPart, ...]:
-    """Returns the media of a plain prompt as parts, in the order of its modalities."""
-    parts = []
-    for modality, items in prompt.multi_modal_data.items():
-        uuids = prompt.multi_modal_uuids.get(modality) or [None] * len(items)
-        if len(uuids) != len(items):
-            raise InvalidRequestError(f"There are {len(items)} {modality}(s) and {len(uuids)} uuids.", stage="parse", modality=modality)
-        for index, (item, name) in enumerate(zip(items, uuids, strict=True)):
-            parts.append(
-                MediaPart(
-                    modality=modality,
-                    kind="object" if item is not None else "uuid",
-                    source=item,
-                    uuid=name,
-                    parameter=f"multi_modal_data.{modality}[{index}]",
-                )
-            )
-    return tuple(parts)
-
-
-def _mm_data(parts: Sequence[MediaPart], values: Sequence[Any]) -> dict[str, list[Any]]:
-    return dict(group_by_modality(parts, values))
-
-
-@contextmanager
-def _placing(parts: Sequence[MediaPart]) -> Iterator[None]:
-    """Notes in an error that names an item where the client put it."""
-    from inset.errors import InsetError
-
-    try:
-        yield
-    except InsetError as error:
-        if error.modality is not None and error.item_index is not None:
-            places = [part.parameter for part in parts if part.modality == error.modality]
-            if error.item_index < len(places):
-                error.locate(parameter=places[error.item_index])
-        raise
-
-
-@contextmanager
-def _timed(stages: dict[str, float], stage: str) -> Iterator[None]:
-    start = time.perf_counter()
-    try:
-        yield
-    finally:
-        stages[stage] = stages.get(stage, 0.0) + time.perf_counter() - start

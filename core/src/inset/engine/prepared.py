@@ -10,6 +10,7 @@ from inset.identity import framed_sha256
 from inset.inputs import MODALITIES, EngineRequest, MultiModalFeature
 
 if TYPE_CHECKING:
+    from inset.engine.stage_times import StageTimes
     from inset.inputs import ProcessedPrompt
     from inset.media.budget import RequestBudget
     from inset.processing.apply_state import MultiModalApplyState
@@ -28,7 +29,7 @@ class PreparedPrompt:
         request: The request of one answer; answers differ in id and seed.
         params: With `max_tokens` resolved.
         commit_id: The id under which the processor cache committed the items.
-        stage_seconds: Stage -> seconds.
+        stages: Where its time went so far.
         is_sent: The engine core has it.
     """
 
@@ -40,13 +41,13 @@ class PreparedPrompt:
         *,
         state: MultiModalApplyState,
         budget: RequestBudget,
-        stage_seconds: dict[str, float],
+        stages: StageTimes,
     ) -> None:
         self.prompt = prompt
         self.request = request
         self.params = params
         self.commit_id = request.request_id
-        self.stage_seconds = stage_seconds
+        self.stages = stages
         self.is_sent = False
         self.state = state
         self._budget = budget

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
@@ -14,7 +15,7 @@ from inset.identity import JSON
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["AnyPrompt", "ChatPrompt", "PromptInput", "RequestOptions", "TextPrompt", "read_prompt"]
+__all__ = ["AnyPrompt", "ChatPrompt", "PromptInput", "RequestOptions", "TextPrompt", "read_prompt", "read_token_ids"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +81,17 @@ PromptInput: TypeAlias = TextPrompt | ChatPrompt
 AnyPrompt: TypeAlias = str | Sequence[int] | Sequence[Mapping[str, Any]] | Mapping[str, Any] | PromptInput
 """A text, token ids, messages in OpenAI's form, a mapping with the fields of `TextPrompt`, or one of the two classes."""
 
-_KEYS: Final = ("prompt", "prompt_token_ids", "prompt_embeds", "multi_modal_data", "multi_modal_uuids", "mm_processor_kwargs", "cache_salt")
+_KEYS: Final = (
+    "prompt",
+    "prompt_token_ids",
+    "prompt_embeds",
+    "multi_modal_data",
+    "multi_modal_uuids",
+    "mm_processor_kwargs",
+    "media_io_kwargs",
+    "cache_salt",
+    "skip_mm_cache",
+)
 _MANY: Final = (list, tuple)
 
 
@@ -96,10 +107,10 @@ def read_prompt(value: AnyPrompt) -> PromptInput:
         return value
     if isinstance(value, str):
         return TextPrompt(prompt=value)
+    if isinstance(value, list | tuple) and value and isinstance(value[0], Mapping):
+        return ChatPrompt(messages=cast("Sequence[Mapping[str, Any]]", value))
     if not isinstance(value, Mapping):
-        if value and isinstance(value[0], Mapping):
-            return ChatPrompt(messages=cast("Sequence[Mapping[str, Any]]", value))
-        return TextPrompt(prompt_token_ids=list(cast("Sequence[int]", value)))
+        return TextPrompt(prompt_token_ids=read_token_ids(value))
     unknown = sorted(set(value) - set(_KEYS))
     if unknown:
         raise InvalidRequestError(f"A prompt has no {', '.join(map(repr, unknown))}; known are {', '.join(_KEYS)}.", stage="parse")
@@ -110,10 +121,37 @@ def read_prompt(value: AnyPrompt) -> PromptInput:
         prompt=value.get("prompt"),
         prompt_token_ids=value.get("prompt_token_ids"),
         prompt_embeds=value.get("prompt_embeds"),
-        multi_modal_data={modality: _as_items(items) for modality, items in (value.get("multi_modal_data") or {}).items()},
-        multi_modal_uuids={modality: _as_items(names) for modality, names in (value.get("multi_modal_uuids") or {}).items()},
-        options=RequestOptions(mm_processor_kwargs=value.get("mm_processor_kwargs") or {}, cache_salt=value.get("cache_salt")),
+        multi_modal_data={modality: _as_items(items) for modality, items in _mapping(value, "multi_modal_data").items()},
+        multi_modal_uuids={modality: _as_items(names) for modality, names in _mapping(value, "multi_modal_uuids").items()},
+        options=RequestOptions(
+            mm_processor_kwargs=_mapping(value, "mm_processor_kwargs"),
+            media_io_kwargs=_mapping(value, "media_io_kwargs"),
+            cache_salt=value.get("cache_salt"),
+            skip_mm_cache=bool(value.get("skip_mm_cache")),
+        ),
     )
+
+
+def read_token_ids(value: object) -> list[int]:
+    """Returns token ids as plain numbers, from a list, an array or anything else that yields whole numbers.
+
+    Raises:
+        InvalidRequestError: It is something else.
+    """
+    try:
+        return [operator.index(token_id) for token_id in cast("Iterable[Any]", value)]
+    except TypeError as error:
+        raise InvalidRequestError(
+            f"A prompt is text, token ids, messages, or a mapping with one of {', '.join(_KEYS[:3])}; not this {type(value).__name__}.",
+            stage="parse",
+        ) from error
+
+
+def _mapping(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    given = value.get(name) or {}
+    if not isinstance(given, Mapping):
+        raise InvalidRequestError(f"{name} must be a mapping, not a {type(given).__name__}.", stage="parse", parameter=name)
+    return given
 
 
 def _as_items(value: Any) -> Sequence[Any]:

@@ -85,6 +85,9 @@ class Renderer:
             )
         template, options = self._template, options or ChatOptions()
         read = [_read_message(message, policy, index) for index, message in enumerate(_as_list(messages))]
+        embeds = _prompt_embeds(read)
+        if embeds is not None:
+            return RenderedPrompt(None, (), (embeds,))
         around = {"tools": options.tools, "documents": options.documents, "kwargs": options.template_kwargs}
         strings = [*self._strings_of(read), *_strings(around)]
         self._refuse_tokens_in_names([message.fields for message in read], around)
@@ -147,6 +150,19 @@ class Renderer:
                 raise InvalidRequestError(
                     f"The name of a field contains {token!r}, a token of the model's own.", stage="parse", parameter="messages"
                 )
+
+
+def _prompt_embeds(messages: Sequence[_Message]) -> MediaPart | None:
+    """Returns the part that stands in place of the whole prompt, if there is one; nothing can stand beside it."""
+    parts = [part for message in messages for part in message.parts]
+    found = next((part for part in parts if isinstance(part, MediaPart) and part.modality == "prompt"), None)
+    if found is not None and (len(parts) > 1 or len(messages) > 1 or found.kind != "embeds"):
+        raise InvalidRequestError(
+            "Prompt embeddings take the place of a whole prompt: send them as the only part of one message, and without a uuid.",
+            stage="parse",
+            parameter=found.parameter,
+        )
+    return found
 
 
 def _as_list(messages: object) -> Sequence[object]:

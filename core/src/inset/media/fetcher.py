@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -110,14 +111,26 @@ class MediaFetcher(FetchSurface):
                 future.cancel()
 
     async def run_async(
-        self, url: str, media_ios: Sequence[MediaIO[Any]], modality: str, budget: RequestBudget | None
+        self,
+        url: str,
+        media_ios: Sequence[MediaIO[Any]],
+        modality: str,
+        budget: RequestBudget | None,
+        *,
+        on_probed: Callable[[float], object] = lambda seconds: None,
     ) -> tuple[MediaRef[Any], ...]:
-        """Fetches once, for one or several decoders; see `FetchSurface` for the errors. Cancelling it cancels the fetch."""
+        """Fetches once, for one or several decoders; see `FetchSurface` for the errors. Cancelling it cancels the fetch.
+
+        `on_probed` is told the seconds from the last byte to the references.
+        """
         with _located(modality):
             future = asyncio.wrap_future(self._loop.submit(self._download(url, media_ios, modality, budget)))
             try:
                 payload = await asyncio.wait_for(future, self._patience(modality))
-                return await asyncio.wrap_future(self._probe(modality, media_ios, payload))
+                started = time.perf_counter()
+                refs = await asyncio.wrap_future(self._probe(modality, media_ios, payload))
+                on_probed(time.perf_counter() - started)
+                return refs
             except TimeoutError:
                 raise _too_late(modality) from None
             except asyncio.CancelledError:

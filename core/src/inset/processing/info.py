@@ -29,6 +29,9 @@ DEFAULT_MM_LIMIT: Final = 999
 
 _MAX_MEDIA_IOS: Final = 64
 
+_DEFAULT_HIDDEN_SIZE: Final = 4096
+"""Hub checkpoints leave out what is the default. Source: transformers 5.24, the configs of Llama, Mistral, Mixtral, Qwen2 and Qwen3."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessingContext:
@@ -90,8 +93,16 @@ class ProcessingInfo(ABC):
     @property
     def hidden_size(self) -> int:
         """Width of the text model's embeddings; what precomputed embeddings must have."""
-        text_config = self.checkpoint.config.get("text_config") or self.checkpoint.config
-        return int(text_config["hidden_size"])
+        return int(self._text_config.get("hidden_size") or _DEFAULT_HIDDEN_SIZE)
+
+    @property
+    def vocab_size(self) -> int:
+        """Rows of the text model's embedding table: token ids lie below it, except where an item's embedding takes their place."""
+        return int(self._text_config.get("vocab_size") or self.tokenizer.vocab_size)
+
+    @property
+    def _text_config(self) -> Mapping[str, Any]:
+        return self.checkpoint.config.get("text_config") or self.checkpoint.config
 
     @property
     def embed_size(self) -> int:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from inset.errors import InvariantError, PlaceholderError
+from inset.errors import InvalidRequestError, InvariantError, PlaceholderError
 from inset.inputs import ItemPlan, PlaceholderRange
 from inset.processing.prompt_updates import PlaceholderContent, PromptInsertion, PromptReplacement, PromptUpdate
 
-__all__ = ["ExpandedPrompt", "apply_prompt_updates"]
+__all__ = ["ExpandedPrompt", "apply_prompt_updates", "check_token_ids"]
 
 
 class ExpandedPrompt(NamedTuple):
@@ -71,6 +71,23 @@ def apply_prompt_updates(
             expanded += content.token_ids
     expanded += token_ids[position:]
     return ExpandedPrompt(expanded, placeholders)
+
+
+def check_token_ids(prompt: ExpandedPrompt, *, vocab_size: int) -> None:
+    """Refuses token ids that the model has no embedding for; those that an item's embedding replaces may be any.
+
+    Raises:
+        InvalidRequestError: A token id is below 0, or not below `vocab_size`.
+    """
+    wrong = {index for index, token_id in enumerate(prompt.token_ids) if not 0 <= token_id < vocab_size}
+    for place in (place for places in prompt.placeholders.values() for place in places) if wrong else ():
+        wrong.difference_update(index for start, stop in place.runs for index in range(place.offset + start, place.offset + stop))
+    if wrong:
+        index = min(wrong)
+        raise InvalidRequestError(
+            f"The prompt holds the token id {prompt.token_ids[index]} at position {index}, and the model knows 0 to {vocab_size - 1}.",
+            stage="plan",
+        )
 
 
 def _find_replacements(token_ids: Sequence[int], updates: Sequence[PromptReplacement]) -> Iterator[_Edit]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, final
 
@@ -15,7 +16,7 @@ from inset.processing.apply_state import MediaPool, MultiModalApplyState
 from inset.processing.embedding_items import DictEmbeddingItems, EmbeddingItems, check_embeds
 from inset.processing.item_work import ItemProcessing
 from inset.processing.items import MediaItems
-from inset.processing.matching import apply_prompt_updates
+from inset.processing.matching import apply_prompt_updates, check_token_ids
 from inset.processing.naming import bind_uuids, name_items, resolve_uuids
 from inset.processing.parse import ParseOptions, parse_mm_data
 from inset.processing.prompt_updates import PromptUpdate
@@ -212,6 +213,9 @@ class MultiModalProcessor(ABC):
 
     def _parse(self, inputs: ProcessorInputs) -> MultiModalApplyState:
         info = self.info
+        if inputs.prompt_embeds is not None:
+            embeds = check_embeds(inputs.prompt_embeds, embed_size=info.hidden_size, what="Prompt embeddings")
+            inputs = replace(inputs, prompt_embeds=embeds)
         mm_items = parse_mm_data(
             inputs.mm_data,
             ParseOptions(
@@ -241,8 +245,7 @@ class MultiModalProcessor(ABC):
         if inputs.prompt_embeds is not None:
             if mm_items or inputs.prompt:
                 raise InvalidRequestError("Prompt embeddings come without a prompt and without media.", stage="parse")
-            embeds = check_embeds(inputs.prompt_embeds, embed_size=self.info.hidden_size, what="Prompt embeddings")
-            return [0] * len(embeds)
+            return [0] * len(inputs.prompt_embeds)
         if isinstance(inputs.prompt, str):
             return self.info.tokenizer.encode(inputs.prompt, add_special_tokens=inputs.add_special_tokens)
         return inputs.prompt
@@ -278,6 +281,7 @@ class MultiModalProcessor(ABC):
         plans: dict[str, Sequence[ItemPlan]] = dict.fromkeys(self.info.get_supported_mm_limits(), ())
         plans.update(state.plans)
         state.expanded = apply_prompt_updates(state.prompt_token_ids, self.prompt_updates(plans), plans=plans)
+        check_token_ids(state.expanded, vocab_size=self.info.vocab_size)
 
 
 def _build_prompt(state: MultiModalApplyState, committed: Sequence[CommittedItem] | None) -> ProcessedPrompt:

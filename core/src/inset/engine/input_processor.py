@@ -1,0 +1,128 @@
+"""From what a caller hands in to what the processor takes: rendered, its items counted and fetched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from inset.engine.content_parts import MediaPart
+from inset.engine.embeds import read_embeds
+from inset.engine.media_sources import group_by_modality
+from inset.engine.prompts import ChatPrompt, TextPrompt, read_token_ids
+from inset.engine.renderer import RenderedPrompt
+from inset.errors import InsetError, InvalidRequestError
+from inset.inputs import MODALITIES
+from inset.processing.inputs import ProcessorInputs
+from inset.processing.phases import run_phase
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from inset.engine.media_sources import MediaLoader
+    from inset.engine.prompts import PromptInput
+    from inset.engine.renderer import Renderer
+    from inset.engine.stage_times import StageTimes
+    from inset.media.budget import RequestBudget
+    from inset.processing.info import ProcessingInfo
+
+__all__ = ["GatheredInputs", "InputProcessor"]
+
+_EMBEDS = "_embeds"
+
+
+class GatheredInputs(NamedTuple):
+    """A request whose bytes are all there.
+
+    Attributes:
+        inputs: What the processor takes.
+        parts: Where its items stood in the request.
+    """
+
+    inputs: ProcessorInputs
+    parts: Sequence[MediaPart]
+
+    @contextmanager
+    def placing(self) -> Iterator[None]:
+        """Notes in an error that names an item where the client put it."""
+        try:
+            yield
+        except InsetError as error:
+            if error.modality is not None and error.item_index is not None:
+                places = [part.parameter for part in self.parts if part.modality == error.modality]
+                if error.item_index < len(places):
+                    error.locate(parameter=places[error.item_index])
+            raise
+
+
+class InputProcessor:
+    """Gathers the inputs of requests for one checkpoint; lives as long as its core."""
+
+    def __init__(self, renderer: Renderer, loader: MediaLoader, info: ProcessingInfo, *, threads: Executor) -> None:
+        self._renderer = renderer
+        self._loader = loader
+        self._info = info
+        self._threads = threads
+
+    async def gather(self, prompt: PromptInput, *, request_id: str, budget: RequestBudget, stages: StageTimes) -> GatheredInputs:
+        """Renders a prompt and fetches its media; nothing is fetched for a prompt that has too many items.
+
+        Raises:
+            ClientError: The prompt or one of its items cannot be had; the item and its place are named.
+        """
+        options = prompt.options
+        with stages.timed("render"):
+            rendered, prompt_embeds = await run_phase(self._threads, partial(self._read, prompt), undo=lambda _: None)
+        parts = [part for part in rendered.media if part.modality != "prompt"]
+        self._info.check_mm_counts({modality: sum(part.modality == modality for part in parts) for modality in MODALITIES})
+        values = await self._loader.load(
+            parts, lambda modality: self._info.get_media_io(modality, options.media_io_kwargs.get(modality)), budget=budget, stages=stages
+        )
+        inputs = ProcessorInputs(
+            request_id=request_id,
+            prompt=rendered.token_ids,
+            prompt_text=rendered.text,
+            mm_data=group_by_modality(parts, values),
+            mm_uuids=group_by_modality(parts, [part.uuid for part in parts]),
+            mm_details=group_by_modality(parts, [part.detail for part in parts]),
+            mm_processor_kwargs=options.mm_processor_kwargs,
+            media_io_kwargs=options.media_io_kwargs,
+            prompt_embeds=prompt_embeds,
+            cache_salt=options.cache_salt,
+            api_key=options.client or None,
+            skip_mm_cache=options.skip_mm_cache,
+            budget=budget,
+        )
+        return GatheredInputs(inputs, parts)
+
+    def _read(self, prompt: PromptInput) -> tuple[RenderedPrompt, Any]:
+        """Returns the rendered prompt, and the embeddings that stand in place of a whole prompt, or None; the processor checks them."""
+        if isinstance(prompt, ChatPrompt):
+            rendered = self._renderer.render_chat(prompt.messages, prompt.policy, prompt.chat)
+            return rendered, next((read_embeds(part.source) for part in rendered.media if part.modality == "prompt"), None)
+        media = tuple(_given_parts(prompt))
+        if prompt.prompt is not None:
+            rendered = self._renderer.render_text(prompt.prompt)
+            return RenderedPrompt(rendered.text, rendered.token_ids, media), None
+        token_ids = () if prompt.prompt_token_ids is None else read_token_ids(prompt.prompt_token_ids)
+        return RenderedPrompt(None, token_ids, media), prompt.prompt_embeds
+
+
+def _given_parts(prompt: TextPrompt) -> Iterator[MediaPart]:
+    """Yields the media of a plain prompt as parts, in the order of its modalities."""
+    modalities = [name.removesuffix(_EMBEDS) for name in prompt.multi_modal_data]
+    for modality, (name, items) in zip(modalities, prompt.multi_modal_data.items(), strict=True):
+        if modalities.count(modality) > 1:
+            raise InvalidRequestError(f"Give {modality}s either as media or as embeddings, not both.", stage="parse", modality=modality)
+        uuids = prompt.multi_modal_uuids.get(name) or prompt.multi_modal_uuids.get(modality) or [None] * len(items)
+        if len(uuids) != len(items):
+            raise InvalidRequestError(f"There are {len(items)} {modality}(s) and {len(uuids)} uuids.", stage="parse", modality=modality)
+        for index, (item, uuid) in enumerate(zip(items, uuids, strict=True)):
+            yield MediaPart(
+                modality=modality,
+                kind="uuid" if item is None else "object" if name == modality else "embeds",
+                source=item,
+                uuid=uuid,
+                parameter=f"multi_modal_data.{name}[{index}]",
+            )

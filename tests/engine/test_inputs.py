@@ -1,0 +1,126 @@
+"""What callers may hand in, and that nothing of it harms the engine."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from inset import LLM, SamplingParams
+from inset.engine.prompts import ChatPrompt, TextPrompt
+from inset.errors import InvalidRequestError
+
+GREEDY = SamplingParams(temperature=0, max_tokens=8, ignore_eos=True)
+HIDDEN_SIZE = 64
+NUM_EMBEDS = 16
+Picture = Callable[..., Image.Image]
+
+
+@pytest.fixture
+def llm(make_llm: Any) -> LLM:
+    made: LLM = make_llm()
+    return made
+
+
+def ask(*content: Any) -> list[dict[str, Any]]:
+    return [{"role": "user", "content": list(content)}]
+
+
+def answer(llm: LLM, prompt: Any) -> list[int]:
+    outputs = llm.chat(prompt, GREEDY) if isinstance(prompt, list) else llm.generate(prompt, GREEDY)
+    return outputs[0].outputs[0].token_ids
+
+
+def rows(count: int = NUM_EMBEDS, seed: int = 0) -> Any:
+    return np.random.default_rng(seed).normal(0, 0.1, (count, HIDDEN_SIZE)).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        {"prompt_token_ids": [10**6]},
+        {"prompt_token_ids": [5, -1]},
+        {"prompt_token_ids": ["a"]},
+        {"prompt_token_ids": [1.5]},
+        {"prompt_token_ids": 5},
+        TextPrompt(prompt_token_ids=[10**6]),
+        {"prompt_embeds": rows(3)[:, :8]},
+        {"prompt_embeds": [[1.0]]},
+        {"prompt_embeds": rows(3) * np.inf},
+        {"prompt": "a", "multi_modal_data": [1]},
+        {"prompt": "<image>", "multi_modal_data": {"image": rows(), "image_embeds": rows()}},
+        {"prompt": "<image>", "multi_modal_data": {"image": None}},
+    ],
+    ids=str,
+)
+def test_what_the_model_cannot_read_is_refused_and_the_engine_goes_on(llm: LLM, prompt: Any) -> None:
+    with pytest.raises(InvalidRequestError):
+        answer(llm, prompt)
+    assert answer(llm, {"prompt": "hello"})
+
+
+def test_token_ids_may_come_as_any_whole_numbers(llm: LLM) -> None:
+    assert answer(llm, {"prompt_token_ids": np.array([5, 6])}) == answer(llm, {"prompt_token_ids": (5, 6)})
+
+
+def test_prompt_embeddings_answer_alike_in_any_type_and_as_the_only_part_of_a_chat(llm: LLM) -> None:
+    given = rows(5)
+    forms = [given, given.astype(np.float64), torch.from_numpy(given), torch.from_numpy(given).double()]
+    answers = [answer(llm, {"prompt_embeds": form}) for form in forms]
+    answers.append(answer(llm, ask({"type": "prompt_embeds", "prompt_embeds": given})))
+    assert answers == answers[:1] * 5
+    assert answer(llm, {"prompt_embeds": torch.from_numpy(given).bfloat16()})
+    assert answer(llm, {"prompt_embeds": rows(5, seed=1)}) != answers[0]
+
+
+@pytest.mark.parametrize("others", [("hello",), ({"type": "prompt_embeds", "prompt_embeds": rows(2)},)], ids=["text", "embeddings"])
+def test_prompt_embeddings_beside_anything_else_are_refused_with_their_place(llm: LLM, others: tuple[Any, ...]) -> None:
+    with pytest.raises(InvalidRequestError, match="whole prompt") as caught:
+        llm.chat(ask({"type": "prompt_embeds", "prompt_embeds": rows(3)}, *others), GREEDY)
+    assert caught.value.parameter == "messages[0].content[0]"
+
+
+def test_embeddings_of_pictures_answer_alike_under_every_name(llm: LLM) -> None:
+    given = rows()
+    forms: list[Any] = [
+        {"image": given},
+        {"image": [given]},
+        {"image": given[None]},
+        {"image": {"image_embeds": given}},
+        {"image_embeds": given},
+        {"image_embeds": [torch.from_numpy(given)]},
+    ]
+    answers = [answer(llm, {"prompt": "<image> what?", "multi_modal_data": form}) for form in forms]
+    assert answers == answers[:1] * len(forms)
+    assert answer(llm, {"prompt": "<image> what?", "multi_modal_data": {"image_embeds": rows(seed=1)}}) != answers[0]
+
+
+def test_a_request_may_leave_the_cache_out(llm: LLM, picture: Picture) -> None:
+    assert llm.engine.core.cache is not None
+    answer(llm, {"prompt": "<image>", "multi_modal_data": {"image": picture(1)}, "skip_mm_cache": True})
+    assert llm.engine.core.cache.stats.num_items == 0
+
+
+def test_stage_times_are_those_of_the_stages_that_happened(llm: LLM, picture: Picture, tmp_path: Any) -> None:
+    def stages(prompt: ChatPrompt | dict[str, Any]) -> set[str]:
+        return set(llm.generate(prompt, GREEDY)[0].stage_seconds)
+
+    encoded = io.BytesIO()
+    picture(1).save(encoded, "PNG")
+    path = tmp_path / "b.png"
+    picture(2).save(path)
+    text = {"render", "plan", "queue", "prefill", "decode_tokens"}
+    made = {"decode", "materialize", "encode"}
+
+    def with_image(value: Any) -> dict[str, Any]:
+        return {"prompt": "<image>", "multi_modal_data": {"image": value}}
+
+    assert stages({"prompt": "hello"}) == text
+    assert stages(with_image(encoded.getvalue())) == text | made | {"probe"}
+    assert stages(with_image(encoded.getvalue())) == text | {"probe"}
+    assert stages(with_image(path)) == text | made | {"probe", "fetch"}
