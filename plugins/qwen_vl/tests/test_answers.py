@@ -241,3 +241,12 @@ def test_pruning_nothing_changes_nothing(family: str, make_llm: Any, reference: 
     [output] = llm.generate(prompt, GREEDY)
     expected = reference(family).answer(processed(llm, prompt))
     assert list(output.outputs[0].token_ids)[: len(expected)] == expected
+
+
+def test_one_video_with_its_metadata_may_stand_without_a_list(make_llm: Any) -> None:
+    llm = make_llm("qwen3_vl")
+    pair = (np.zeros((4, 64, 64, 3), np.uint8), {"fps": 2.0})
+    prompts = [{"prompt": f"{VIDEO}?", "multi_modal_data": {"video": video}} for video in (pair, [pair])]
+    alone, listed = llm.generate(prompts, GREEDY, use_tqdm=False)
+    assert list(alone.prompt_token_ids) == list(listed.prompt_token_ids)
+    assert alone.outputs[0].token_ids == listed.outputs[0].token_ids

@@ -155,5 +155,7 @@ def _mapping(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _as_items(value: Any) -> Sequence[Any]:
-    """One item may stand without a list around it."""
+    """One item may stand without a list around it, also one of two parts: frames with their metadata, samples with their rate."""
+    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], Mapping | int | float):
+        return [value]
     return value if isinstance(value, _MANY) else [value]
