@@ -108,19 +108,27 @@ def test_failure_is_not_kept(make_fetcher: MakeFetcher, media_server: MediaServe
 
 def test_what_was_used_longest_ago_goes_first(make_fetcher: MakeFetcher, media_server: MediaServer) -> None:
     paths = ["/a", "/b", "/c"]
-    urls = [media_server.serve(path, bytes(100)) for path in paths]
-    fetcher = make_fetcher(CachedConnector(max_bytes=250))
+    urls = [media_server.serve(path, bytes(10_000)) for path in paths]
+    fetcher = make_fetcher(CachedConnector(max_bytes=25_000))
     for index in (0, 1, 0, 2, 0, 1):  # c pushes b out, and b then c
         fetch(fetcher, urls[index])
     assert [media_server.count(path) for path in paths] == [1, 2, 1]
 
 
 def test_what_is_larger_than_the_cache_pushes_nothing_out(make_fetcher: MakeFetcher, media_server: MediaServer) -> None:
-    small, large = media_server.serve("/small", bytes(100)), media_server.serve("/large", bytes(251))
-    fetcher = make_fetcher(CachedConnector(max_bytes=250))
+    small, large = media_server.serve("/small", bytes(10_000)), media_server.serve("/large", bytes(25_000))
+    fetcher = make_fetcher(CachedConnector(max_bytes=25_000))
     for url in (small, large, large, small):
         fetch(fetcher, url)
     assert (media_server.count("/small"), media_server.count("/large")) == (1, 2)
+
+
+def test_many_tiny_items_do_not_pile_up(make_fetcher: MakeFetcher, media_server: MediaServer) -> None:
+    connector = CachedConnector(max_bytes=5000)
+    fetcher = make_fetcher(connector)
+    for number in range(20):
+        fetch(fetcher, media_server.serve(f"/{number}", b"x"))
+    assert 5 <= len(connector._entries) <= 9
 
 
 def test_caps_and_host_list_hold_for_what_is_kept(make_fetcher: MakeFetcher, media_server: MediaServer) -> None:

@@ -8,6 +8,7 @@ import sys
 import threading
 import zipfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -17,6 +18,7 @@ from urllib.parse import quote
 import boto3
 import pytest
 from moto.server import ThreadedMotoServer
+from obstore.fsspec import register
 
 from inset.api import ConfigError, MediaConnector, MediaFetchError, MediaPolicyError, MediaTimeoutError, MissingExtraError
 from inset.media.fetcher import MediaFetcher
@@ -24,6 +26,7 @@ from inset.testing.conformance.connector import ConnectorConformance, ConnectorS
 from inset.testing.media_io import EncodedBytesIO
 from inset.testing.media_server import MediaServer, Reply
 from inset_connectors.archive import ArchiveConnector
+from inset_connectors.filesystem import FilesystemConnector
 from inset_connectors.object_store import AzureConnector, GoogleConnector, ObjectStoreConnector, S3Connector
 
 MakeFetcher = Callable[..., MediaFetcher]
@@ -122,6 +125,17 @@ def test_members_of_archives_come_from_the_store(s3_server: S3Server, make_fetch
         archive.writestr("a.png", PICTURE)
     url = s3_server.put("a.zip", (tmp_path / "a.zip").read_bytes())
     assert fetch(make_fetcher(ArchiveConnector(), s3_server.make_connector()), f"zip+{url}!/a.png") == PICTURE
+
+
+def test_asynchronous_client_of_fsspec_reads_the_same_store(s3_server: S3Server, make_fetcher: MakeFetcher) -> None:
+    register("s3")
+    options = {"config": {**S3_CONFIG, "endpoint": s3_server.endpoint}, "client_options": {"allow_http": True}}
+    fetcher = make_fetcher(FilesystemConnector(protocols={"s3": options}))
+    with ThreadPoolExecutor(4) as pool:
+        urls = [s3_server.put(f"fsspec/{number}.png", PICTURE + bytes([number])) for number in range(8)]
+        assert list(pool.map(lambda url: fetch(fetcher, f"fsspec+{url}")[-1], urls)) == list(range(8))
+    with pytest.raises(MediaFetchError, match="no such file"):
+        fetch(fetcher, "fsspec+s3://birds/missing.png")
 
 
 def test_bucket_that_is_not_named_is_refused(s3_server: S3Server, make_fetcher: MakeFetcher) -> None:

@@ -14,6 +14,8 @@ from inset_connectors.pieces import give
 __all__ = ["CachedConnector"]
 
 PREFIX: Final = "cached+"
+ENTRY_BYTES: Final = 512
+"""What keeping an entry takes besides its URL and its bytes, so that many tiny ones count too."""
 
 
 @dataclass(slots=True)
@@ -45,7 +47,7 @@ class CachedConnector(MediaConnector):
         """Takes the operator's options.
 
         Args:
-            max_bytes: Most bytes that are kept, all URLs together; what is larger alone is handed on and not kept.
+            max_bytes: Most memory that is used, URLs and some 512 bytes for each of them included; what is larger alone is not kept.
             age_seconds: How long bytes are given without asking again.
 
         Raises:
@@ -100,18 +102,21 @@ class CachedConnector(MediaConnector):
             await stream.aclose()
 
     def _keep(self, url: MediaUrl, entry: _Entry) -> None:
-        if len(entry.data) > self._max_bytes:
+        if _count_bytes(url.text, entry) > self._max_bytes:
             return
         self._entries[url.text] = entry
-        self._num_bytes += len(entry.data)
+        self._num_bytes += _count_bytes(url.text, entry)
         while self._num_bytes > self._max_bytes:
-            _, oldest = self._entries.popitem(last=False)
-            self._num_bytes -= len(oldest.data)
+            self._num_bytes -= _count_bytes(*self._entries.popitem(last=False))
 
     def _forget(self, url: MediaUrl) -> None:
         entry = self._entries.pop(url.text, None)
         if entry is not None:
-            self._num_bytes -= len(entry.data)
+            self._num_bytes -= _count_bytes(url.text, entry)
+
+
+def _count_bytes(text: str, entry: _Entry) -> int:
+    return len(text) + len(entry.data) + ENTRY_BYTES
 
 
 def _now() -> float:
