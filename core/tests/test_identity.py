@@ -55,8 +55,28 @@ def test_spec_survives_pickling() -> None:
     assert pickle.loads(pickle.dumps(spec)) == spec  # noqa: S301 - our own bytes
 
 
+def nested(depth: int) -> JSON:
+    value: JSON = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
 @pytest.mark.parametrize(
-    "value", [float("nan"), float("inf"), -float("inf"), object(), b"bytes", {1, 2}, {1: 2}, {"a": [float("nan")]}, ["a", {"b": object()}]]
+    "value",
+    [
+        float("nan"),
+        float("inf"),
+        -float("inf"),
+        object(),
+        b"bytes",
+        {1, 2},
+        {1: 2},
+        {"a": [float("nan")]},
+        ["a", {"b": object()}],
+        2**2000,
+        nested(5000),
+    ],
 )
 def test_values_that_are_not_finite_json_are_refused(value: JSON) -> None:
     with pytest.raises(InvalidRequestError, match=r"\$"):

@@ -69,15 +69,16 @@ def load_checkpoint(folder: Path) -> Checkpoint:
     if not (folder / "config.json").is_file():
         raise ConfigError(f"{folder.name!r} is not a checkpoint folder: it has no config.json.")
     config = _read(folder, "config.json")
-    if not isinstance(config.get("model_type"), str) or not config.get("architectures"):
-        raise ConfigError(f"config.json of the checkpoint {folder.name!r} lacks model_type or architectures.")
+    architectures = config.get("architectures")
+    if not config.get("model_type") or not isinstance(architectures, list) or not architectures:
+        raise ConfigError(f"config.json of the checkpoint {folder.name!r} lacks model_type or a list of architectures.")
     processor = _read(folder, "processor_config.json")
     tokenizer = _read(folder, "tokenizer_config.json")
     return Checkpoint(
         folder=folder,
         config=config,
-        preprocessor_config=_read(folder, "preprocessor_config.json") or processor.get("image_processor") or {},
-        video_preprocessor_config=_read(folder, "video_preprocessor_config.json") or processor.get("video_processor") or {},
+        preprocessor_config=_read(folder, "preprocessor_config.json") or _part(processor, "image_processor"),
+        video_preprocessor_config=_read(folder, "video_preprocessor_config.json") or _part(processor, "video_processor"),
         processor_config=processor,
         tokenizer_config=tokenizer,
         generation_config=_read(folder, "generation_config.json"),
@@ -86,11 +87,10 @@ def load_checkpoint(folder: Path) -> Checkpoint:
 
 
 def _read(folder: Path, name: str) -> dict[str, Any]:
-    path = folder / name
-    if not path.is_file():
+    if not (folder / name).is_file():
         return {}
     try:
-        value = json.loads(path.read_text("utf-8"))
+        value = json.loads(_read_text(folder, name))
     except ValueError as error:
         raise ConfigError(f"{name} of the checkpoint {folder.name!r} is not JSON: {error}") from error
     if not isinstance(value, dict):
@@ -98,16 +98,27 @@ def _read(folder: Path, name: str) -> dict[str, Any]:
     return value
 
 
+def _read_text(folder: Path, name: str) -> str:
+    try:
+        return (folder / name).read_text("utf-8")
+    except (OSError, UnicodeError) as error:
+        raise ConfigError(f"{name} of the checkpoint {folder.name!r} cannot be read: {type(error).__name__}.") from error
+
+
+def _part(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    part = config.get(name)
+    return part if isinstance(part, dict) else {}
+
+
 def _chat_template(folder: Path, *configs: Mapping[str, Any]) -> str | None:
-    path = folder / "chat_template.jinja"
-    if path.is_file():
-        return path.read_text("utf-8")
+    if (folder / "chat_template.jinja").is_file():
+        return _read_text(folder, "chat_template.jinja")
     for config in (_read(folder, "chat_template.json"), *configs):
         template = config.get("chat_template")
         if isinstance(template, str):
             return template
         if isinstance(template, list):  # named templates, as older tokenizer configs hold them
-            named = {entry["name"]: entry["template"] for entry in template}
-            if "default" in named:
+            named = {entry.get("name"): entry.get("template") for entry in template if isinstance(entry, dict)}
+            if isinstance(named.get("default"), str):
                 return str(named["default"])
     return None

@@ -30,6 +30,9 @@ JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON
 IDENTITY_SCHEMA: Final = b"inset-identity-1"
 """Changes whenever the meaning of any key below changes, so that no older entry can be read as a new one."""
 
+_MAX_DEPTH: Final = 64
+_MAX_INTEGER_BITS: Final = 1024
+
 
 def canonical_json(value: JSON) -> bytes:
     """Returns the one UTF-8 JSON text of a value: keys sorted, no white space, floats in their shortest form.
@@ -37,26 +40,34 @@ def canonical_json(value: JSON) -> bytes:
     ``1`` and ``1.0`` and ``True`` stay different: a decoder may treat them differently, and a false difference costs only a miss.
 
     Raises:
-        InvalidRequestError: A value is not JSON, a key is not text, or a number is not finite.
+        InvalidRequestError: A value is not JSON, a key is not text, a number is not finite or has thousands of digits, or the nesting is
+            deep.
     """
-    _check_json(value, "$")
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode("utf-8", "surrogatepass")
+    _check_json(value, "$", _MAX_DEPTH)
+    return json.dumps(_plain(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode(
+        "utf-8", "surrogatepass"
+    )
 
 
-def _check_json(value: object, where: str) -> None:
-    if value is None or isinstance(value, bool | int | str):
+def _check_json(value: object, where: str, depth: int) -> None:
+    if depth == 0:
+        raise InvalidRequestError(f"$ is nested more than {_MAX_DEPTH} levels deep: options must be flatter.")
+    if value is None or isinstance(value, bool | str):
         return
-    if isinstance(value, float):
+    if isinstance(value, int):
+        if value.bit_length() > _MAX_INTEGER_BITS:
+            raise InvalidRequestError(f"{where} is a number of more than {_MAX_INTEGER_BITS} bits.")
+    elif isinstance(value, float):
         if not math.isfinite(value):
             raise InvalidRequestError(f"{where} is {value}: options must be finite numbers.")
     elif isinstance(value, Mapping):
         for key, item in value.items():
             if not isinstance(key, str):
                 raise InvalidRequestError(f"{where} has the key {key!r}: option names must be text.")
-            _check_json(item, f"{where}.{key}")
+            _check_json(item, f"{where}.{key}", depth - 1)
     elif isinstance(value, list | tuple):
         for index, item in enumerate(value):
-            _check_json(item, f"{where}[{index}]")
+            _check_json(item, f"{where}[{index}]", depth - 1)
     else:
         raise InvalidRequestError(f"{where} is a {type(value).__name__}: options must be JSON values.")
 
@@ -95,7 +106,7 @@ class DecodeSpec:
     _canonical: bytes
 
     def __init__(self, settings: Mapping[str, JSON]) -> None:
-        object.__setattr__(self, "_canonical", canonical_json(_plain(settings)))
+        object.__setattr__(self, "_canonical", canonical_json(settings))
 
     @property
     def settings(self) -> dict[str, JSON]:
@@ -141,5 +152,5 @@ def derive_mm_hash(
         cache_salt: Separates tenants; None is a tenant of its own.
     """
     salt = b"" if cache_salt is None else b"salt:" + cache_salt.encode("utf-8", "surrogatepass")
-    options = canonical_json(_plain(mm_processor_kwargs))
+    options = canonical_json(mm_processor_kwargs)
     return framed_sha256(IDENTITY_SCHEMA, b"item", modality.encode(), media_key, processor_fingerprint, options, salt)

@@ -22,7 +22,9 @@ from inset.errors import (
     TooLargeError,
 )
 from inset.media import connector_set
+from inset.media import fetcher as fetcher_module
 from inset.media.connector import MediaConnector
+from inset.media.executor import MediaExecutor
 from inset.media.fetcher import FetchItem, MediaFetcher
 from inset.media.header import MediaHeader
 from inset.media.http import HttpConnector
@@ -220,6 +222,20 @@ def test_connector_that_cannot_be_opened_is_tried_again_next_time() -> None:
             fetcher.fetch_image("locked://fine/", EncodedBytesIO())
         connector.is_locked = False
         assert fetcher.fetch_image("locked://fine/", EncodedBytesIO()).data == b"fine"
+
+
+def test_header_that_no_thread_reads_in_time_is_our_own_overload(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetcher_module, "GRACE_SECONDS", 0.05)
+    gate = threading.Event()
+    with MediaExecutor(image_threads=1, video_threads=1) as executor:
+        executor.submit("image", gate.wait)
+        with MediaFetcher([CarelessConnector()], MediaConfig(**SHORT), executor=executor) as fetcher:
+            with pytest.raises(OverloadedError, match="No media thread") as caught:
+                fetcher.fetch_image("careless://fine/", EncodedBytesIO())
+            assert (caught.value.status, caught.value.stage, caught.value.modality) == (503, "probe", "image")
+            with pytest.raises(OverloadedError, match="No media thread"):
+                asyncio.run(fetcher.fetch_image_async("careless://fine/", EncodedBytesIO()))
+        gate.set()
 
 
 class StubbornConnector(CarelessConnector):

@@ -98,17 +98,21 @@ class MediaFetcher(FetchSurface):
         """Fetches once, for one or several decoders, and blocks; see `FetchSurface` for the errors."""
         if self._loop.is_current():
             raise InvariantError("A connector must await the asynchronous form of a fetch, not block the media loop with the other one.")
+        probe: Future[tuple[MediaRef[Any], ...]] | None = None
         with _located(modality):
             future = self._loop.submit(self._download(url, media_ios, modality, budget))
             try:
                 payload = future.result(self._patience(modality))
-                return self._probe(modality, media_ios, payload).result()
+                probe = self._probe(modality, media_ios, payload)
+                return probe.result(self._patience(modality))
             except concurrent.futures.TimeoutError:
-                raise _too_late(modality) from None
+                raise _too_late(modality) if probe is None else _too_busy(modality) from None
             except concurrent.futures.CancelledError:
                 raise _stopped() from None
             finally:
                 future.cancel()
+                if probe is not None:
+                    probe.cancel()
 
     async def run_async(
         self,
@@ -123,16 +127,18 @@ class MediaFetcher(FetchSurface):
 
         `on_probed` is told the seconds from the last byte to the references.
         """
+        probe: asyncio.Future[tuple[MediaRef[Any], ...]] | None = None
         with _located(modality):
             future = asyncio.wrap_future(self._loop.submit(self._download(url, media_ios, modality, budget)))
             try:
                 payload = await asyncio.wait_for(future, self._patience(modality))
                 started = time.perf_counter()
-                refs = await asyncio.wrap_future(self._probe(modality, media_ios, payload))
+                probe = asyncio.wrap_future(self._probe(modality, media_ios, payload))
+                refs = await asyncio.wait_for(probe, self._patience(modality))
                 on_probed(time.perf_counter() - started)
                 return refs
             except TimeoutError:
-                raise _too_late(modality) from None
+                raise _too_late(modality) if probe is None else _too_busy(modality) from None
             except asyncio.CancelledError:
                 task = asyncio.current_task()
                 if task is None or task.cancelling():
@@ -249,3 +255,7 @@ def _stopped() -> OverloadedError:
 
 def _too_late(modality: str) -> MediaTimeoutError:
     return MediaTimeoutError(f"The {modality} did not arrive within its deadline.")
+
+
+def _too_busy(modality: str) -> OverloadedError:
+    return OverloadedError(f"No media thread came to reading the header of this {modality} in time. Try again shortly.", stage="probe")

@@ -289,6 +289,7 @@ class ConnectorConformance:
     def test_19_every_stream_is_closed(self, bench: Bench, source: ConnectorSource) -> None:
         url = source.publish(PAYLOAD)
         bench.fetcher.fetch_image(url, EncodedBytesIO())
+        assert (bench.connector.num_opens, bench.connector.num_streams_closed) == (1, 1)
         with pytest.raises(TooLargeError):
             bench.fetcher.fetch_image(url, EncodedBytesIO(max_bytes=1))
         assert bench.connector.num_opens - bench.connector.num_streams_closed in (0, 1)  # one that refuses early opens no stream
