@@ -38,6 +38,7 @@ bench: install
 	$(BIN)/python -m benchmarks
 
 docs: install
+	$(BIN)/python docs/generate.py
 	$(BIN)/python -m pytest tests/docs
 
 soak: install

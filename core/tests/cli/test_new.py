@@ -29,6 +29,12 @@ def test_every_spelling_of_the_name_is_filled_in(kind: str, tmp_path: Path, monk
     assert "MyOwnStore" in (folder / "tests" / "test_conformance.py").read_text()
 
 
+def test_a_name_may_hold_the_templates_own(tmp_path: Path) -> None:
+    assert main(["new", "connector", "acme-store", "--folder", str(tmp_path / "there")]) == 0
+    ast.parse((tmp_path / "there" / "tests" / "test_conformance.py").read_text())
+    assert "class AcmeStoreConnector" in (tmp_path / "there" / "src" / "inset_acme_store" / "connector.py").read_text()
+
+
 def test_it_says_what_to_do_next(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["new", "connector", "shelf", "--folder", str(tmp_path / "there")]) == 0
     assert "pip install --editable '.[test]' && pytest" in capsys.readouterr().out

@@ -69,5 +69,5 @@ def render(kind: str, name: str, folder: Path) -> None:
 def _fill_in(text: str, name: str) -> str:
     """Puts a name in place of the template's own, ``acme``, in each of its spellings."""
     words = name.split("-")
-    text = text.replace("inset_acme", "inset_" + "_".join(words)).replace("Acme", "".join(word.capitalize() for word in words))
-    return text.replace("acme", name)
+    spellings = {"inset_acme": "inset_" + "_".join(words), "Acme": "".join(word.capitalize() for word in words), "acme": name}
+    return re.sub("|".join(spellings), lambda found: spellings[found[0]], text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from inset.testing.conformance.processor_cache import ProcessorCacheConformance
+
 from inset_acme.cache import AcmeCacheEngine, AcmeCacheFront
 
 

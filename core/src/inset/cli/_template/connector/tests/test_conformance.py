@@ -6,9 +6,9 @@ import itertools
 from pathlib import Path
 
 import pytest
-
 from inset.api import MediaConnector
 from inset.testing.conformance.connector import ConnectorConformance, ConnectorSource
+
 from inset_acme.connector import AcmeConnector
 
 

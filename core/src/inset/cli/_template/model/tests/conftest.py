@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-
 from inset.testing.tiny_checkpoints import build_tiny_llava
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from inset.testing.conformance.model import ModelConformance
 from inset.testing.conformance.processor import ProcessorConformance
+
 from inset_acme import plugin
 
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import torch
-
 from inset.api import Checkpoint, LoadOptions, TransformersAdapter, build_module, load_weights, read_config
+
 from inset_acme.config import ImageConfig, read_image_config
 
 __all__ = ["AcmeAdapter"]

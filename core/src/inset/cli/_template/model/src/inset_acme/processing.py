@@ -20,6 +20,7 @@ from inset.api import (
     PromptUpdate,
     resize_peak_bytes,
 )
+
 from inset_acme.config import ImageConfig, read_image_config
 
 if TYPE_CHECKING:
