@@ -60,8 +60,9 @@ def render(kind: str, name: str, folder: Path) -> None:
         raise ConfigError(f"{folder.name!r} exists and is not empty; choose another --folder.")
     template = TEMPLATES / kind
     for source in sorted(template.rglob("*")):
-        if source.is_file() and "__pycache__" not in source.parts:
-            target = folder / _fill_in(source.relative_to(template).as_posix(), name)
+        path = source.relative_to(template)
+        if source.is_file() and not any(part.startswith((".", "__pycache__")) for part in path.parts):  # what tools leave behind
+            target = folder / _fill_in(path.as_posix(), name)
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(_fill_in(source.read_text("utf-8"), name), "utf-8")
 
