@@ -15,7 +15,7 @@ from inset.config import MediaConfig
 from inset.errors import InsetError, MediaFetchError, MediaTimeoutError, TransientFetchError
 from inset.media.connector import MediaConnector
 from inset.media.download_cache import CachedDownload, DownloadCache, Payload
-from inset.media.stream import ByteStream, FetchLimits, check_chunks, read_stream
+from inset.media.stream import ByteStream, FetchLimits, check_chunks, close_quietly, read_stream
 from inset.media.url import MediaUrl
 
 __all__ = ["FetchTimes", "download", "open_inner"]
@@ -139,7 +139,7 @@ async def _attempt(job: _Job, limits: FetchLimits) -> Payload:
         with _guard(job):
             data = await read_stream(stream, limits, job.url.where, job.on_progress)
     finally:
-        await _close(stream, job.connector)
+        await close_quietly(stream.aclose, f"A stream of the connector {type(job.connector).__name__}", timeout_seconds=CLOSE_SECONDS)
     return Payload(data, url_text=job.url.text, validators=stream.validators, cache=job.cache if stream.is_storable else None)
 
 
@@ -164,16 +164,6 @@ def _check_stream(stream: object, url: MediaUrl) -> ByteStream:
     if not isinstance(stream, ByteStream):
         raise MediaFetchError(f"The connector for {url.scheme}: gave a {type(stream).__name__}, not a ByteStream.", stage="fetch")
     return stream
-
-
-async def _close(stream: ByteStream, connector: MediaConnector) -> None:
-    try:
-        async with asyncio.timeout(CLOSE_SECONDS):
-            await stream.aclose()
-    except (asyncio.CancelledError, GeneratorExit):
-        raise
-    except BaseException as error:  # also SystemExit, which would end the loop of all connectors
-        _log.warning("A stream of the connector %s could not be closed: %s.", type(connector).__name__, type(error).__name__)
 
 
 def _describe(error: TransientFetchError | OSError, url: MediaUrl) -> MediaFetchError:

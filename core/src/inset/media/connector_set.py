@@ -10,6 +10,7 @@ from typing import Any, Final
 from inset.config import MediaConfig
 from inset.errors import ConfigError, InsetError, InvariantError, MediaPolicyError, PluginContractError
 from inset.media.connector import MediaConnector
+from inset.media.stream import close_quietly
 from inset.media.url import MediaUrl
 from inset.registry import MediaConnectorRegistry, normalize_name
 
@@ -94,18 +95,12 @@ class ConnectorSet:
 
     async def aclose(self) -> None:
         """Closes what was opened, all at the same time; on the media loop. A connector that fails to close, or hangs, holds up no other."""
-        await asyncio.gather(*map(_close, self._opened))
+        closings = (
+            close_quietly(connector.aclose, f"The connector {type(connector).__name__}", timeout_seconds=CLOSE_SECONDS)
+            for connector in self._opened
+        )
+        await asyncio.gather(*closings)
         self._opened.clear()
-
-
-async def _close(connector: MediaConnector) -> None:
-    try:
-        async with asyncio.timeout(CLOSE_SECONDS):
-            await connector.aclose()
-    except (asyncio.CancelledError, GeneratorExit):
-        raise
-    except BaseException as error:  # also SystemExit, which would end the loop of all connectors
-        _log.warning("The connector %s could not be closed: %s.", type(connector).__name__, type(error).__name__)
 
 
 def _refuse_clashes(registry: MediaConnectorRegistry, named: Iterable[str]) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
 from inset.errors import MediaFetchError, TooLargeError, TransientFetchError
 
-__all__ = ["ByteStream", "FetchLimits", "Validators", "check_chunks", "read_stream"]
+__all__ = ["ByteStream", "FetchLimits", "Validators", "check_chunks", "close_quietly", "read_stream"]
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,23 @@ class ByteStream:
             close, self.close = self.close, None
             if close is not None:
                 await close()
+
+
+async def close_quietly(close: Callable[[], Awaitable[None]], what: str, *, timeout_seconds: float) -> None:
+    """Closes what belongs to a connector; a close that fails, hangs or ends the process is logged, and harms nothing else.
+
+    Args:
+        close: Called once.
+        what: Names it in the log.
+        timeout_seconds: How long it may take.
+    """
+    try:
+        async with asyncio.timeout(timeout_seconds):
+            await close()
+    except (asyncio.CancelledError, GeneratorExit):
+        raise
+    except BaseException as error:  # also SystemExit, which would end the loop of all connectors
+        _log.warning("%s could not be closed: %s.", what, type(error).__name__)
 
 
 async def no_chunks() -> AsyncIterator[bytes]:
