@@ -80,6 +80,15 @@ def test_what_are_no_embeddings_is_refused_with_its_place(trusting: Any, value: 
     assert caught.value.param == "messages[0].content[1]"
 
 
+def test_prompt_embeddings_take_the_place_of_a_whole_prompt(trusting: Any) -> None:
+    def part(seed: int) -> dict[str, Any]:
+        return {"type": "prompt_embeds", "data": npy(rows(seed, count=5))}
+
+    assert answer(trusting, part(1)) == answer(trusting, part(1)) != answer(trusting, part(2))
+    with trusting.client() as client, pytest.raises(openai.BadRequestError, match="whole prompt"):
+        client.chat.completions.create(messages=ask(part(1), "and this?"), **GREEDY)
+
+
 def test_pictures_and_embeddings_of_pictures_do_not_mix(trusting: Any, picture: Picture) -> None:
     parts = [{"image_url": picture(1)}, {"type": "image_embeds", "image_embeds": npy(rows(1))}]
     with trusting.client() as client, pytest.raises(openai.BadRequestError, match="image"):
