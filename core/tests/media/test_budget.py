@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from inset.config import MediaConfig
-from inset.errors import OverloadedError, TooLargeError
+from inset.errors import InvariantError, OverloadedError, TooLargeError
 from inset.media.budget import ProcessBudget, RequestBudget
 
 CONFIG = MediaConfig(max_request_download_bytes=100, max_item_decoded_bytes=50, max_request_decoded_bytes=80)
@@ -99,4 +99,14 @@ def test_threads_never_reserve_more_than_the_process_may_hold() -> None:
 
     with ThreadPoolExecutor(8) as pool:
         assert max(pool.map(reserve_and_close, range(400), timeout=60)) <= 100
+    assert process.decoded_bytes == 0
+
+
+def test_request_that_has_ended_reserves_nothing_that_nobody_would_give_back() -> None:
+    process = ProcessBudget(1024)
+    budget = RequestBudget(MediaConfig(), process)
+    budget.reserve_decoded(10)
+    budget.close()
+    with pytest.raises(InvariantError):
+        budget.reserve_decoded(10)
     assert process.decoded_bytes == 0

@@ -6,7 +6,7 @@ import threading
 from typing import Self
 
 from inset.config import MediaConfig
-from inset.errors import OverloadedError, TooLargeError
+from inset.errors import InvariantError, OverloadedError, TooLargeError
 from inset.media.io import format_bytes
 
 __all__ = ["ProcessBudget", "RequestBudget", "Reservation"]
@@ -81,6 +81,7 @@ class RequestBudget:
         self._lock = threading.Lock()
         self._downloaded_bytes = 0
         self._reservations: set[Reservation] = set()
+        self._is_closed = False
 
     @property
     def downloaded_bytes(self) -> int:
@@ -111,9 +112,12 @@ class RequestBudget:
         Raises:
             TooLargeError: The item or the request would hold more than it may.
             OverloadedError: The process holds too much right now.
+            InvariantError: The request has ended: nobody would give the bytes back.
         """
         item_limit, limit = self._config.max_item_decoded_bytes, self._config.max_request_decoded_bytes
         with self._lock:
+            if self._is_closed:
+                raise InvariantError("Decoded bytes were to be reserved for a request that has ended.", stage="decode")
             total = sum(reservation.num_bytes for reservation in self._reservations) + num_bytes
             if num_bytes > item_limit:
                 message = f"It would decode to {format_bytes(num_bytes)}; {format_bytes(item_limit)} are allowed for one item."
@@ -130,8 +134,9 @@ class RequestBudget:
         return reservation
 
     def close(self) -> None:
-        """Ends all reservations of the request; may be called again."""
+        """Ends all reservations of the request, and takes no further ones; may be called again."""
         with self._lock:
+            self._is_closed = True
             reservations = tuple(self._reservations)
         for reservation in reservations:
             reservation.close()
