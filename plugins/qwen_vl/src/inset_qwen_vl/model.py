@@ -8,18 +8,15 @@ from typing import Any, ClassVar, Final, Self
 import torch
 
 from inset.api import (
-    AttentionLayerSpec,
     Checkpoint,
-    ConfigError,
     ItemTensors,
     LoadOptions,
-    ModelAdapter,
     MultiModalFeature,
     PromptPositions,
+    TransformersAdapter,
     build_module,
     load_weights,
-    own_attention,
-    read_attention_layers,
+    read_config,
 )
 from inset_qwen_vl.config import read_pixel_config
 from inset_qwen_vl.positions import compute_positions, find_grid_runs
@@ -32,7 +29,7 @@ _PREFIXES: Final = (("visual.", "model.visual."), ("model.", "model.language_mod
 _MODALITIES: Final = ("image", "video")
 
 
-class Qwen2VLAdapter(ModelAdapter):
+class Qwen2VLAdapter(TransformersAdapter):
     """Qwen2-VL.
 
     An image is ``pixel_values (num_patches, patch, patch, 3)`` uint8 with ``image_grid_thw (3,)`` int64, a video
@@ -42,11 +39,9 @@ class Qwen2VLAdapter(ModelAdapter):
     num_position_axes: ClassVar[int] = 3
 
     def __init__(self, module: Any, normalizers: Mapping[str, PatchNormalizer]) -> None:
-        self._module = module
+        super().__init__(module)
         self._normalizers = normalizers
-        self._text_model = module.model.language_model
         self._vision_config = module.config.vision_config
-        self._layers = read_attention_layers(module.config.text_config)
 
     @classmethod
     def _classes(cls) -> tuple[type[Any], type[Any]]:
@@ -60,24 +55,10 @@ class Qwen2VLAdapter(ModelAdapter):
     def load(cls, checkpoint: Checkpoint, options: LoadOptions) -> Self:
         """Builds the transformers module and loads the safetensors weights; see `ModelAdapter.load`."""
         config_class, model_class = cls._classes()
-        try:
-            config = config_class.from_dict(dict(checkpoint.config))
-        except (ValueError, TypeError, KeyError) as error:
-            raise ConfigError(f"config.json of the checkpoint {checkpoint.folder.name!r} cannot be read: {error}") from error
-        module = build_module(model_class, config, options)
+        module = build_module(model_class, read_config(config_class, checkpoint), options)
         load_weights(module, checkpoint, options, candidates=_candidates)
         configs = {modality: read_pixel_config(checkpoint, modality) for modality in _MODALITIES}
         return cls(module, {m: PatchNormalizer(c, device=options.device, dtype=options.dtype) for m, c in configs.items()})
-
-    @property
-    def hidden_size(self) -> int:
-        """Width of the text model's embeddings."""
-        return int(self._module.config.text_config.hidden_size)
-
-    @property
-    def attention_layers(self) -> Sequence[AttentionLayerSpec]:
-        """The decoder layers."""
-        return self._layers
 
     @property
     def tokens_per_second(self) -> float | None:
@@ -100,43 +81,15 @@ class Qwen2VLAdapter(ModelAdapter):
         return list(self._features(modality, pixels, grids).pooler_output)
 
     def _features(self, modality: str, pixels: torch.Tensor, grids: torch.Tensor) -> Any:
-        model = self._module.model
+        model = self.module.model
         encode = model.get_image_features if modality == "image" else model.get_video_features
         return encode(pixels, grids, return_dict=True)
-
-    def embed_input_ids(self, input_ids: torch.Tensor) -> torch.Tensor:
-        """Returns ``(num_tokens, hidden_size)`` embeddings of ``(num_tokens,)`` token ids."""
-        embeddings: torch.Tensor = self._text_model.get_input_embeddings()(input_ids)
-        return embeddings
 
     def get_positions(self, prompt_token_ids: Sequence[int], mm_features: Sequence[MultiModalFeature]) -> PromptPositions:
         """Returns positions along (t, h, w); see `ModelAdapter.get_positions`."""
         merge_size = int(self._vision_config.spatial_merge_size)
         runs = find_grid_runs(mm_features, merge_size=merge_size, tokens_per_second=self.tokens_per_second)
         return compute_positions(len(prompt_token_ids), runs)
-
-    def forward(
-        self,
-        inputs_embeds: torch.Tensor,
-        position_ids: torch.Tensor,
-        *,
-        layer_embeds: torch.Tensor | None = None,
-    ) -> torch.Tensor:
-        """Runs the text model over a packed batch; see `ModelAdapter.forward`."""
-        output = self._text_model(inputs_embeds=inputs_embeds, position_ids=position_ids[:, None], use_cache=False)
-        hidden_states: torch.Tensor = output.last_hidden_state[0]
-        return hidden_states
-
-    def compute_logits(self, hidden_states: torch.Tensor) -> torch.Tensor:
-        """Returns ``(num_rows, vocab_size)`` logits of ``(num_rows, hidden_size)`` hidden states."""
-        logits: torch.Tensor = self._module.lm_head(hidden_states)
-        return logits
-
-    def plain_forward(self, input_ids: torch.Tensor) -> torch.Tensor:
-        """Returns ``(num_tokens, vocab_size)`` logits of a text prompt by the module's own attention."""
-        with own_attention(self._text_model):
-            output = self._text_model(input_ids=input_ids[None], use_cache=False)
-        return self.compute_logits(output.last_hidden_state[0])
 
 
 class Qwen25VLAdapter(Qwen2VLAdapter):
@@ -186,15 +139,7 @@ class Qwen3VLAdapter(Qwen2VLAdapter):
         if layer_embeds is not None:
             is_item = layer_embeds.new_ones(inputs_embeds.shape[:2], dtype=torch.bool)  # adding zero elsewhere changes nothing
             features = torch.split(layer_embeds, self.hidden_size, dim=1)
-        output = self._text_model(
-            inputs_embeds=inputs_embeds,
-            position_ids=position_ids[:, None],
-            use_cache=False,
-            visual_pos_masks=is_item,
-            deepstack_visual_embeds=features,
-        )
-        hidden_states: torch.Tensor = output.last_hidden_state[0]
-        return hidden_states
+        return self.run_text_model(inputs_embeds, position_ids, visual_pos_masks=is_item, deepstack_visual_embeds=features)
 
 
 def _candidates(name: str) -> Sequence[str]:
