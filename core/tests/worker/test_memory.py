@@ -28,8 +28,8 @@ def test_measured_room_is_no_more_than_all_sequences_can_use(adapter: LinearAdap
     ran: list[bool] = []
 
     def run_largest() -> None:
-        items = [("image", {"values": torch.zeros(6, 8).numpy()})]
-        run_largest_step(adapter, items, num_tokens=70, device=CPU, dtype=torch.float32)
+        batches = [("image", [{"values": torch.zeros(6, 8).numpy()}] * 2)]
+        run_largest_step(adapter, batches, num_tokens=70, num_answers=4, num_cached_embeds=100, device=CPU, dtype=torch.float32)
         ran.append(True)
 
     assert count(adapter, run_largest=run_largest) == 4 * 7
@@ -40,3 +40,13 @@ def test_too_little_room_for_one_request_names_the_options(adapter: LinearAdapte
     block_bytes = 16 * bytes_per_token(adapter.attention_layers, torch.float32)
     with pytest.raises(ConfigError, match=r"Lower --max-model-len to 96 or raise --kv-cache-bytes"):
         count(adapter, kv_cache_bytes=6 * block_bytes)
+
+
+def test_a_step_that_does_not_fit_says_which_options_to_lower(adapter: LinearAdapter, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run_out(*_: object) -> None:
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(adapter, "encode", run_out)
+    batches = [("image", [{"values": torch.zeros(6, 8).numpy()}])]
+    with pytest.raises(ConfigError, match="--encoder-compute-budget"):
+        run_largest_step(adapter, batches, num_tokens=70, num_answers=4, num_cached_embeds=100, device=CPU, dtype=torch.float32)

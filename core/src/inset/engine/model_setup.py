@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from inset.engine.engine_core import EngineCore
+from inset.engine.largest_step import make_largest_step
 from inset.modeling.attention import register_paged_attention
 from inset.modeling.interfaces import LoadOptions
 from inset.modeling.loading import load_adapter, resolve_device, resolve_dtype
@@ -52,6 +53,7 @@ def build_engine_core(
         max_model_len=limits.max_model_len,
         max_num_seqs=engine.max_num_seqs,
         kv_cache_bytes=engine.kv_cache_bytes,
+        run_largest=make_largest_step(configs, host, checkpoint, adapter, limits=limits) if device.type == "cuda" else None,
     )
     runner = ModelRunner(
         adapter,

@@ -36,7 +36,7 @@ def determine_num_blocks(
     """Returns how many KV blocks to make.
 
     Without `kv_cache_bytes` it is what `max_num_seqs` requests of full length can use, or what the memory allows if that is less: on a CPU
-    two fifths of what is available, on a GPU nine tenths of its memory less what weights and the largest step take.
+    two fifths of what is available, on a GPU nine tenths of its memory less what weights, the largest step and other processes take.
 
     Args:
         adapter: The loaded model.
@@ -70,30 +70,55 @@ def determine_num_blocks(
 @torch.inference_mode()
 def run_largest_step(
     adapter: ModelAdapter,
-    items: Sequence[tuple[str, ItemTensors]],
+    batches: Sequence[tuple[str, Sequence[ItemTensors]]],
     *,
     num_tokens: int,
+    num_answers: int,
+    num_cached_embeds: int,
     device: torch.device,
     dtype: torch.dtype,
 ) -> None:
-    """Encodes (modality, item) pairs one by one and runs a prompt of `num_tokens` tokens, so that peak memory can be read."""
-    for modality, tensors in items:
-        adapter.encode(modality, [{name: torch.tensor(array, device=device) for name, array in tensors.items()}])
-    block_size = 16
-    num_blocks = -(-num_tokens // block_size)
-    cache = PagedKVCache(adapter.attention_layers, num_blocks=num_blocks, block_size=block_size, dtype=dtype, device=device)
-    attention = StepAttention([SequenceSlice(0, num_tokens, range(num_blocks))], cache, None)
-    input_ids = torch.zeros(num_tokens, dtype=torch.int64, device=device)
-    positions = adapter.get_positions(input_ids.tolist(), ()).positions.to(device)
-    with forward_context(attention):
-        hidden_states = adapter.forward(adapter.embed_input_ids(input_ids)[None], positions)
-    adapter.compute_logits(hidden_states[-1:])
+    """Does what a step does at most, beside a full encoder cache, so that peak memory can be read.
+
+    Args:
+        adapter: The loaded model.
+        batches: Items of one modality that the encoder takes at once, in (modality, items) pairs.
+        num_tokens: Positions of one prompt.
+        num_answers: Sequences that get their next token.
+        num_cached_embeds: Embeds that the encoder cache holds meanwhile.
+        device: Where it runs.
+        dtype: Type of activations, keys and values.
+
+    Raises:
+        ConfigError: It does not fit into the memory of the device.
+    """
+    try:
+        encoder_cache = torch.zeros((num_cached_embeds, adapter.embed_size), dtype=dtype, device=device)
+        for modality, items in batches:
+            adapter.encode(modality, [{name: torch.tensor(array, device=device) for name, array in item.items()} for item in items])
+        block_size = 16
+        num_blocks = -(-num_tokens // block_size)
+        cache = PagedKVCache(adapter.attention_layers, num_blocks=num_blocks, block_size=block_size, dtype=dtype, device=device)
+        attention = StepAttention([SequenceSlice(0, num_tokens, range(num_blocks))], cache, None)
+        input_ids = torch.zeros(num_tokens, dtype=torch.int64, device=device)
+        positions = adapter.get_positions(input_ids.tolist(), ()).positions.to(device)
+        with forward_context(attention):
+            hidden_states = adapter.forward(adapter.embed_input_ids(input_ids)[None], positions)
+        adapter.compute_logits(hidden_states[-num_answers:])
+        del encoder_cache
+    except torch.OutOfMemoryError as error:
+        raise ConfigError(
+            "The largest items that the options allow, or the longest step, do not fit into the memory of the device beside the weights. "
+            "Lower --max-num-batched-tokens, --encoder-compute-budget or the processor's largest size, or set --kv-cache-bytes."
+        ) from error
 
 
 def _available_bytes(device: torch.device) -> int:
     if device.type == "cuda":
-        total = torch.cuda.get_device_properties(device).total_memory
-        return int(total * _CUDA_SHARE) - torch.cuda.max_memory_reserved(device)
+        torch.cuda.empty_cache()
+        free, total = torch.cuda.mem_get_info(device)
+        held_by_others = total - free - torch.cuda.memory_reserved(device)
+        return int(total * _CUDA_SHARE) - torch.cuda.max_memory_reserved(device) - held_by_others
     return int(min(_host_bytes(), _control_group_bytes()) * _CPU_SHARE)
 
 
