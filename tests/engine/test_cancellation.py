@@ -167,12 +167,25 @@ def test_a_reader_that_is_slower_than_the_engine_still_gets_the_end(make_llm: An
     async def scenario() -> None:
         stream = llm.engine.generate(TextPrompt(prompt="hello"), params)
         last = await anext(stream)
-        flight = next(iter(llm.engine._flights.values()))
-        await until(lambda: flight.events.qsize() > 15)
+        running = next(iter(llm.engine._running._prompts.values()))
+        await until(lambda: running.events.qsize() > 15)
         async for output in stream:
             last = output
         assert last.finished
         assert last.outputs[0].text == whole[: whole.index(whole[8:11])]
+
+    run(llm, scenario())
+
+
+def test_a_stream_that_is_closed_has_been_aborted_by_then(make_llm: Any) -> None:
+    """The request is not left to the garbage collector."""
+    llm = make_llm()
+
+    async def scenario() -> None:
+        stream = llm.engine.generate(TextPrompt(prompt="hello"), LONG)
+        await anext(stream)
+        await stream.aclose()
+        assert llm.engine.num_unfinished == 0
 
     run(llm, scenario())
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-import threading
 import time
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Self
 
 from inset.engine.core_client import EngineListener
@@ -25,6 +25,7 @@ from inset.engine.messages import (
     StepDone,
 )
 from inset.engine.output_processor import RequestTracker
+from inset.engine.running_prompts import RunningPrompts
 from inset.errors import (
     ConfigError,
     EncoderError,
@@ -42,10 +43,12 @@ if TYPE_CHECKING:
 
     from inset.engine.core import Core
     from inset.engine.core_client import CoreClient
+    from inset.engine.messages import EngineCommand
     from inset.engine.prepared import PreparedPrompt
     from inset.engine.prompts import PromptInput
+    from inset.engine.running_prompts import Delivery
     from inset.inputs import EngineRequest
-    from inset.outputs import EngineOutput, RequestOutput
+    from inset.outputs import RequestOutput
     from inset.sampling_params import SamplingParams
     from inset.step import RequestFailure
 
@@ -54,19 +57,6 @@ __all__ = ["AsyncLLM"]
 logger = logging.getLogger(__name__)
 
 _MAX_RESENDS = 2
-
-_Item = tuple[int, "EngineOutput"] | CacheMissed | EngineDeadError
-
-
-class _Flight:
-    """One prompt in the engine core: where its outputs go, and which answers still run."""
-
-    __slots__ = ("commit_id", "events", "running")
-
-    def __init__(self, commit_id: str, child_ids: Iterable[str]) -> None:
-        self.commit_id = commit_id
-        self.running = set(child_ids)
-        self.events: asyncio.Queue[_Item] = asyncio.Queue()
 
 
 class AsyncLLM(EngineListener):
@@ -80,9 +70,7 @@ class AsyncLLM(EngineListener):
         self._client = client
         self._max_waiting_requests = max_waiting_requests
         self._num_preparing = 0
-        self._lock = threading.Lock()
-        self._flights: dict[str, _Flight] = {}
-        self._by_child: dict[str, tuple[_Flight, int]] = {}
+        self._running = RunningPrompts()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stats = EngineStats()
         self._dead: EngineDeadError | None = None
@@ -119,7 +107,7 @@ class AsyncLLM(EngineListener):
     @property
     def num_unfinished(self) -> int:
         """Prompts that the engine core has and that somebody waits for."""
-        return len(self._flights)
+        return len(self._running)
 
     @property
     def stats(self) -> EngineStats:
@@ -148,8 +136,9 @@ class AsyncLLM(EngineListener):
         prepared = await self._prepare(prompt, params, commit_id)
         del prompt  # it can hold many megabytes of media, which nothing needs any more
         try:
-            async for output in self._run(request_id or commit_id, prepared):
-                yield output
+            async with aclosing(self._run(request_id or commit_id, prepared)) as outputs:
+                async for output in outputs:
+                    yield output
         finally:
             self._discard(prepared)
 
@@ -182,12 +171,12 @@ class AsyncLLM(EngineListener):
         try:
             return await self.core.prepare(prompt, params, request_id=commit_id)
         except BaseException:
-            self._discard_commit(commit_id)  # it may have been committed before it failed or was cancelled
+            self._tell(DiscardCommit(commit_id))  # it may have been committed before it failed or was cancelled
             raise
         finally:
             self._num_preparing -= 1
 
-    async def _run(self, request_id: str, prepared: PreparedPrompt) -> AsyncIterator[RequestOutput]:
+    async def _run(self, request_id: str, prepared: PreparedPrompt) -> AsyncGenerator[RequestOutput, None]:
         """Follows one prompt; what the engine half of the processor cache has lost is processed and sent again."""
         for _ in range(1 + _MAX_RESENDS):
             tracker = RequestTracker(
@@ -198,22 +187,27 @@ class AsyncLLM(EngineListener):
                 stage_seconds=prepared.stages.seconds,
             )
             missed = None
-            async for item in self._follow(prepared, tracker):
-                if isinstance(item, CacheMissed):
-                    missed = item
-                else:
-                    yield item
+            async with aclosing(self._follow(prepared, tracker)) as items:
+                async for item in items:
+                    if isinstance(item, CacheMissed):
+                        missed = item
+                    else:
+                        yield item
             if missed is None:
                 return
             prepared.is_sent = False
             await self.core.process_again(prepared, missed.missing, lost_before=missed.lost_before)
         raise OverloadedError("The processor cache lost this request's items again and again; come again later.", stage="queue")
 
-    async def _follow(self, prepared: PreparedPrompt, tracker: RequestTracker) -> AsyncIterator[RequestOutput | CacheMissed]:
-        flight = self._send(prepared)
+    async def _follow(self, prepared: PreparedPrompt, tracker: RequestTracker) -> AsyncGenerator[RequestOutput | CacheMissed, None]:
+        requests = list(_answers(prepared))
+        running = self._running.add(prepared.commit_id, [request.request_id for request in requests])
         try:
+            self._send_cache_messages()
+            self._client.send(AddRequests(prepared.commit_id, requests))
+            prepared.is_sent = True
             while not tracker.is_finished:
-                event = await flight.events.get()
+                event = await running.events.get()
                 if isinstance(event, EngineDeadError):
                     raise event
                 if isinstance(event, CacheMissed):
@@ -224,70 +218,38 @@ class AsyncLLM(EngineListener):
                 if update.failure is not None:
                     raise _error_of(update.failure)
                 if update.must_abort:
-                    self._client.send(AbortRequests((event[1].request_id,)))
-                if update.output is not None and (tracker.is_finished or flight.events.empty()):
-                    yield update.output
+                    self._tell(AbortRequests((event[1].request_id,)))
+                if tracker.is_finished or running.events.empty():
+                    yield tracker.snapshot()
         finally:
-            self._forget(flight)
-
-    def _send(self, prepared: PreparedPrompt) -> _Flight:
-        """Hands the answers of one prompt to the engine core, behind what the processor cache has to say."""
-        requests = list(_answers(prepared))
-        flight = _Flight(prepared.commit_id, (request.request_id for request in requests))
-        with self._lock:
-            self._flights[flight.commit_id] = flight
-            self._by_child.update({request.request_id: (flight, index) for index, request in enumerate(requests)})
-        self._send_cache_messages()
-        self._client.send(AddRequests(flight.commit_id, requests))
-        prepared.is_sent = True
-        return flight
+            left = self._running.remove(running)
+            if left:
+                self._tell(AbortRequests(left))
 
     def _send_cache_messages(self) -> None:
         """Sends what the front half tells the engine half; all of it on this one loop, so that the order is that of the commits."""
         for message in self.core.take_cache_messages():
             self._client.send(CacheMessage(message))
 
-    def _forget(self, flight: _Flight) -> None:
-        """Stops listening; what still runs is aborted."""
-        with self._lock:
-            self._flights.pop(flight.commit_id, None)
-            running = tuple(flight.running)
-        if running and self.is_alive:
-            self._client.send(AbortRequests(running))
+    def _tell(self, command: EngineCommand) -> None:
+        """Sends what frees something in the engine core; one that is gone has freed everything."""
+        with suppress(EngineDeadError):
+            self._send_cache_messages()
+            self._client.send(command)
 
     def on_event(self, event: EngineEvent) -> None:
         assert self._loop is not None
-        with self._lock:
-            deliveries = list(self._route(event))
+        deliveries = self._running.route(event)
         for commit_id in (event.commit_id,) if isinstance(event, CacheMissed) else event.released:
             self.core.release(commit_id)
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._deliver, event, deliveries)
 
-    def _route(self, event: EngineEvent) -> Iterator[tuple[_Flight, _Item]]:
-        if isinstance(event, CacheMissed):
-            flight = self._flights.get(event.commit_id)
-            if flight is not None:
-                for child_id in flight.running:
-                    self._by_child.pop(child_id, None)
-                flight.running.clear()
-                yield flight, event
-            return
-        for output in event.outputs:
-            known = self._by_child.get(output.request_id)
-            if known is None:
-                continue
-            flight, index = known
-            if output.finish_reason is not None:
-                flight.running.discard(output.request_id)
-                self._by_child.pop(output.request_id, None)
-            yield flight, (index, output)
-
-    def _deliver(self, event: EngineEvent, deliveries: list[tuple[_Flight, _Item]]) -> None:
+    def _deliver(self, event: EngineEvent, deliveries: Iterable[Delivery]) -> None:
         if isinstance(event, StepDone):
             self._stats = event.stats
-        for flight, item in deliveries:
-            flight.events.put_nowait(item)
+        for prompt, item in deliveries:
+            prompt.events.put_nowait(item)
 
     def on_death(self, error: EngineDeadError) -> None:
         logger.error("%s", error)
@@ -298,28 +260,19 @@ class AsyncLLM(EngineListener):
 
     def _fail_all(self, error: EngineDeadError) -> None:
         self._dead = self._dead or error
-        with self._lock:
-            flights, self._flights = list(self._flights.values()), {}
-            self._by_child.clear()
         self.core.engine_died()
-        for flight in flights:
-            flight.events.put_nowait(error)
+        for prompt in self._running.take_all():
+            prompt.events.put_nowait(EngineDeadError(error.message))  # each raises its own: a traceback keeps what it went through
 
     def _discard(self, prepared: PreparedPrompt) -> None:
         """Frees what a prompt held here; one that was never sent is also let go by the engine half."""
         prepared.close()
         if not prepared.is_sent:
-            self._discard_commit(prepared.commit_id)
-
-    def _discard_commit(self, commit_id: str) -> None:
-        """Has the engine half let go of what was committed and will not be sent; harmless for an id that never was."""
-        if self.is_alive:
-            self._send_cache_messages()
-            self._client.send(DiscardCommit(commit_id))
+            self._tell(DiscardCommit(prepared.commit_id))
 
     def _check_alive(self) -> None:
         if not self.is_alive:
-            raise self._dead or EngineDeadError("The engine core is gone.")
+            raise EngineDeadError("The engine core is gone." if self._dead is None else self._dead.message)
 
 
 def _answers(prepared: PreparedPrompt) -> Iterable[EngineRequest]:

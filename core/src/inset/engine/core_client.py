@@ -47,6 +47,7 @@ class CoreClient(ABC):
 
         Raises:
             EngineDeadError: The engine core is gone.
+            OverloadedError: Requests alone: too much is on its way already.
         """
 
     @property
@@ -84,7 +85,7 @@ class InProcessClient(CoreClient):
 
     def send(self, command: EngineCommand) -> None:
         if self._dead is not None or self._closed:
-            raise self._dead or EngineDeadError("The engine core is closed.")
+            raise EngineDeadError("The engine core is closed." if self._dead is None else self._dead.message)
         self._commands.put(command)
 
     @property

@@ -23,12 +23,10 @@ class AnswerUpdate(NamedTuple):
     """What one engine output meant for a request.
 
     Attributes:
-        output: The request as it stands now, or None when it failed.
         failure: Why it failed, or None.
         must_abort: The engine core still runs this answer, though a stop text has ended it.
     """
 
-    output: RequestOutput | None
     failure: RequestFailure | None = None
     must_abort: bool = False
 
@@ -68,12 +66,12 @@ class RequestTracker:
         return all(answer.finish_reason is not None for answer in self._answers)
 
     def update(self, index: int, output: EngineOutput) -> AnswerUpdate:
-        """Takes what the engine core said about one answer."""
+        """Takes what the engine core said about one answer; what it says behind a stop text changes nothing."""
         if output.finish_reason == "error":
-            return AnswerUpdate(None, failure=output.failure)
+            return AnswerUpdate(failure=output.failure)
         answer, detokenizer = self._answers[index], self._detokenizers[index]
         if answer.finish_reason is not None:
-            return AnswerUpdate(self.snapshot())
+            return AnswerUpdate()
         stopped = detokenizer.add(self._shown_tokens(output))
         answer.token_ids.extend(output.new_token_ids)
         if answer.logprobs is not None:
@@ -87,7 +85,7 @@ class RequestTracker:
         self._num_cached_tokens = max(self._num_cached_tokens, output.num_cached_tokens)
         for stage, seconds in output.stage_seconds.items():
             self._stage_seconds[stage] = max(seconds, self._stage_seconds.get(stage, 0.0))
-        return AnswerUpdate(self.snapshot(), must_abort=stopped and output.finish_reason is None)
+        return AnswerUpdate(must_abort=stopped and output.finish_reason is None)
 
     def _shown_tokens(self, output: EngineOutput) -> Sequence[int]:
         """Leaves out a final stop token: it ends the answer and is not part of its text."""

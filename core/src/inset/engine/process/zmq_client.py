@@ -15,6 +15,7 @@ import zmq
 
 from inset.cache.handover import send_export
 from inset.engine.core_client import CoreClient, EngineListener
+from inset.engine.messages import AddRequests
 from inset.engine.process import control
 from inset.engine.wire import decode_frames, encode_frames
 from inset.errors import ConfigError, EngineDeadError, OverloadedError
@@ -87,11 +88,12 @@ class ZmqClient(CoreClient):
 
     def send(self, command: EngineCommand) -> None:
         if self._dead is not None or self._closing.is_set():
-            raise self._dead or EngineDeadError("The way to the engine core is closed.")
+            raise EngineDeadError("The way to the engine core is closed." if self._dead is None else self._dead.message)
         frames = encode_frames(command)
         num_bytes = sum(len(frame) for frame in frames)
         with self._lock:
-            if self._outbox_bytes + num_bytes > _MAX_OUTBOX_BYTES:
+            # Requests alone are refused: whatever else got lost would leave something held in the engine core.
+            if isinstance(command, AddRequests) and self._outbox_bytes + num_bytes > _MAX_OUTBOX_BYTES:
                 raise OverloadedError("Too much is on its way to the engine core; come again later.", stage="transfer")
             self._outbox.append((frames, num_bytes))
             self._outbox_bytes += num_bytes
