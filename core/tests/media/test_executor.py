@@ -66,3 +66,10 @@ def test_closed_executor_takes_no_work() -> None:
     for modality in ("image", "video"):
         with pytest.raises(RuntimeError):
             executor.submit(modality, int)
+
+
+def test_torch_in_a_media_thread_uses_no_more_threads_than_allowed() -> None:
+    import torch
+
+    with MediaExecutor(image_threads=1, video_threads=1, torch_threads=1) as executor:
+        assert [executor.submit(modality, torch.get_num_threads).result(10) for modality in ("image", "video")] == [1, 1]

@@ -132,7 +132,11 @@ def build_core(
     """
     tokenizer = Tokenizer.from_checkpoint(checkpoint)
     template = _chat_template(configs.model, checkpoint, tokenizer)
-    media_executor = MediaExecutor(image_threads=configs.media.image_threads, video_threads=configs.media.video_threads)
+    media_executor = MediaExecutor(
+        image_threads=configs.media.image_threads,
+        video_threads=configs.media.video_threads,
+        torch_threads=configs.engine.front_threads,
+    )
     built = build_processor(
         host.registries.processors,
         checkpoint,
@@ -271,6 +275,7 @@ def build_front(configs: Configs, folder: Path, *, front_id: str, num_fronts: in
         PluginError: A plugin that was named cannot be loaded, or nothing serves this checkpoint.
         EngineDeadError: The engine core ended before it was ready.
     """
+    os.environ.setdefault("OMP_NUM_THREADS", str(configs.engine.front_threads))  # read once, when torch loads here
     host = PluginHost(configs.plugins)
     checkpoint = find_checkpoint(configs.model.model, host)
     cache_type = choose_cache_type(configs.cache, num_fronts=num_fronts, host=host)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Self, TypeVar
+from functools import partial
+from typing import Any, Self, TypeVar
 
 __all__ = ["MediaExecutor"]
 
@@ -14,15 +16,17 @@ T = TypeVar("T")
 class MediaExecutor:
     """Runs work on media off the caller's thread; lives as long as the core that made it."""
 
-    def __init__(self, *, image_threads: int, video_threads: int) -> None:
+    def __init__(self, *, image_threads: int, video_threads: int, torch_threads: int = 1) -> None:
         """Makes the lanes; threads start as work arrives.
 
         Args:
             image_threads: Threads for images and audio.
             video_threads: Threads for videos.
+            torch_threads: Threads that torch may use for the work of each of them, where torch is loaded already.
         """
-        self._images = ThreadPoolExecutor(image_threads, thread_name_prefix="inset-media-image")
-        self._videos = ThreadPoolExecutor(video_threads, thread_name_prefix="inset-media-video")
+        limit = partial(_limit_torch, torch_threads)
+        self._images = ThreadPoolExecutor(image_threads, thread_name_prefix="inset-media-image", initializer=limit)
+        self._videos = ThreadPoolExecutor(video_threads, thread_name_prefix="inset-media-video", initializer=limit)
 
     def submit(self, modality: str, work: Callable[[], T]) -> Future[T]:
         """Runs work in the lane of a modality and returns its future.
@@ -43,3 +47,10 @@ class MediaExecutor:
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
+
+
+def _limit_torch(num_threads: int) -> None:
+    """Limits torch in the calling thread; every thread has a number of its own, and a new one begins with all cores."""
+    torch: Any = sys.modules.get("torch")
+    if torch is not None:
+        torch.set_num_threads(num_threads)
