@@ -40,7 +40,7 @@ class AcmeAdapter(TransformersAdapter):
             modality: ``image``.
             items: What `materialize` gave, on the model's device; all of one shape.
         """
-        raise NotImplementedError("Write AcmeAdapter.encode: normalise the pixels, and run vision tower and projector over all items.")
+        raise NotImplementedError("Write AcmeAdapter.encode: normalise the pixels, then run tower and projector.")
 
 
 def names_in_the_module(name: str) -> Sequence[str]:

@@ -15,7 +15,10 @@ def register_processors(registry: ProcessorRegistry) -> None:
     """Adds the processor of this model_type."""
     rooms = "inset_acme.processing"
     registry.register(
-        "acme", processor=f"{rooms}:AcmeProcessor", info=f"{rooms}:AcmeProcessingInfo", dummy_inputs=f"{rooms}:AcmeDummyInputs"
+        "acme",
+        processor=f"{rooms}:AcmeProcessor",
+        info=f"{rooms}:AcmeProcessingInfo",
+        dummy_inputs=f"{rooms}:AcmeDummyInputs",
     )
 
 
