@@ -8,12 +8,15 @@ import random
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from PIL import Image
 
 from inset import LLM, SamplingParams
+from inset.engine.build import build_engine
 from inset.engine.core_client import InProcessClient
 from inset.engine.messages import AbortRequests, AddRequests, CacheMessage
 from inset.engine.prompts import TextPrompt
@@ -188,6 +191,17 @@ def test_a_stream_that_is_closed_has_been_aborted_by_then(make_llm: Any) -> None
         assert llm.engine.num_unfinished == 0
 
     run(llm, scenario())
+
+
+def test_an_engine_that_was_never_started_frees_its_caches_when_it_is_closed(checkpoints: dict[str, Path]) -> None:
+    engine = build_engine(model=str(checkpoints["llava"]), engine_threads=1, mm_processor_cache_type="shm")
+    assert isinstance(engine.client, InProcessClient)
+    cache = engine.client.core._cache
+    assert cache is not None
+    with patch.object(cache, "close", wraps=cache.close) as close:
+        asyncio.run(engine.close())
+        asyncio.run(engine.close())
+    assert close.call_count == 1
 
 
 def test_equal_names_of_requests_disturb_nobody(make_llm: Any, encoded: list[bytes]) -> None:

@@ -97,7 +97,9 @@ class InProcessClient(CoreClient):
             return
         self._closed = True
         self._commands.put(None)
-        if self._thread is not None:
+        if self._thread is None:
+            self._core.close()
+        else:
             self._thread.join(_JOIN_SECONDS)
 
     def _run(self, listener: EngineListener) -> None:

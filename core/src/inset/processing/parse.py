@@ -104,6 +104,8 @@ def _prepare(modality: str, item: object, options: ParseOptions) -> object:
     """One item as it is stored; checked as far as that needs no decoding."""
     if item is None:
         return None
+    if _is_embeddings(item):
+        raise InvalidRequestError(f"Give {modality}s either as media or as embeddings, not both.")
     if isinstance(item, bytes | bytearray | memoryview):
         ref = options.get_media_io(modality).load_bytes_ref(bytes(item))
         return _prepare_sound(ref, options) if modality == "audio" else ref

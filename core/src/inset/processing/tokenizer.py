@@ -79,11 +79,6 @@ class Tokenizer:
         return dict(self._added)
 
     @property
-    def added_token_ids(self) -> frozenset[int]:
-        """Ids of the added tokens."""
-        return self._added_ids
-
-    @property
     def unknown_token_id(self) -> int | None:
         """The token that stands for what the vocabulary cannot spell, or None where it can spell everything."""
         return self._unknown_id
