@@ -49,8 +49,7 @@ def test_answer_ends_at_the_first_stop_text_and_never_shows_more(text: str, stop
         prefix = detokenizer.text
         if ended:
             break
-    if not ended:
-        detokenizer.finish()
+    ended = ended or detokenizer.finish()
     ends = [(text.find(stop) + len(stop), stop) for stop in stops if stop in text]
     if not ends:
         assert not ended
@@ -69,6 +68,13 @@ def test_incomplete_character_at_the_end_is_shown_as_in_whole_decoding() -> None
     assert detokenizer.text == ""
     detokenizer.finish()
     assert detokenizer.text == "\ufffd"
+
+
+def test_stop_text_in_what_was_held_back_until_the_end_ends_the_answer() -> None:
+    detokenizer = Detokenizer(TOKENIZER, stop=["\ufffd"])
+    assert not detokenizer.add([*ids("a"), ids("é")[0]])
+    assert detokenizer.finish()
+    assert (detokenizer.text, detokenizer.stop_reason) == ("a", "\ufffd")
 
 
 def test_stop_text_inside_the_minimum_length_does_not_end_the_answer() -> None:

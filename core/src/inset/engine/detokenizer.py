@@ -54,14 +54,20 @@ class Detokenizer:
         self._release(max((_overlap(self._held, stop) for stop in self._stop), default=0))
         return False
 
-    def finish(self) -> None:
-        """Shows what was held back; incomplete characters at the end become replacement characters, as in whole decoding."""
+    def finish(self) -> bool:
+        """Shows what was held back, and returns True when a stop text in it has ended the answer.
+
+        Incomplete characters at the end become replacement characters, as in whole decoding.
+        """
         if self.stop_reason is not None:
-            return
+            return True
         whole = self._tokenizer.decode(self.token_ids, skip_special_tokens=self._skip_special_tokens)
-        shown = self.text + self._held
-        self.text = whole if whole.startswith(shown) else shown
-        self._held = ""
+        if whole.startswith(self.text + self._held):
+            self._held = whole[len(self.text) :]
+        if len(self.token_ids) > self._min_tokens and self._find_stop():
+            return True
+        self._release(0)
+        return False
 
     def _find_stop(self) -> bool:
         found = [(self._held.find(stop), stop) for stop in self._stop]

@@ -76,10 +76,9 @@ class RequestTracker:
         answer.token_ids.extend(output.new_token_ids)
         if answer.logprobs is not None:
             answer.logprobs.extend(output.logprobs)
-        if stopped:
+        if stopped or (output.finish_reason is not None and detokenizer.finish()):
             answer.finish_reason, answer.stop_reason = "stop", detokenizer.stop_reason
         elif output.finish_reason is not None:
-            detokenizer.finish()
             answer.finish_reason, answer.stop_reason = output.finish_reason, output.stop_reason
         answer.text = detokenizer.text
         self._num_cached_tokens = max(self._num_cached_tokens, output.num_cached_tokens)
