@@ -101,6 +101,11 @@ def test_several_front_ends_share_a_port_and_outlive_one_another(serve: Callable
     assert len(fronts) == 2
     answers = {chat(server.url).json()["choices"][0]["message"]["content"] for _ in range(6)}
     assert len(answers) == 1
+    counted = 'inset_requests_total{route="/v1/chat/completions",status="200"} 6.0'
+    wait_until(lambda: counted in httpx.get(f"{server.url}/metrics").text)
+    pages = [httpx.get(f"{server.url}/metrics").text for _ in range(6)]
+    assert all(counted in page for page in pages)
+    assert all('inset_mm_cache_items{front_end="front-' in page for page in pages)
     fronts[0].kill()
     server.wait_for("front end .* has ended with status -9; 1 are left")
     assert {chat(server.url).json()["choices"][0]["message"]["content"] for _ in range(6)} == answers

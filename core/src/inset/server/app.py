@@ -60,7 +60,7 @@ ROUTES: Final = (
 )
 
 
-def create_app(engine: AsyncLLM, configs: Configs) -> FastAPI:
+def create_app(engine: AsyncLLM, configs: Configs, *, front_id: str | None = None) -> FastAPI:
     """Returns the app of all endpoints.
 
     The app's lifespan starts the engine, and closes it. An app that is mounted into another one has no lifespan of its own: whoever mounts
@@ -69,6 +69,7 @@ def create_app(engine: AsyncLLM, configs: Configs) -> FastAPI:
     Args:
         engine: Not started yet, unless the app will be mounted.
         configs: Those that the engine was built with.
+        front_id: The name of this front end, where several share a port.
     """
 
     @asynccontextmanager
@@ -77,7 +78,7 @@ def create_app(engine: AsyncLLM, configs: Configs) -> FastAPI:
             yield
 
     app = FastAPI(title="Inset", version=inset.__version__, lifespan=lifespan, redirect_slashes=False)
-    app.state.service = service = Service(engine, configs)
+    app.state.service = service = Service(engine, configs, front_id=front_id)
     routes = _add_routes(app, with_resets=configs.server.enable_admin_endpoints)
     app.add_exception_handler(InsetError, _on_error)
     app.add_exception_handler(HTTPException, _on_http_error)

@@ -39,7 +39,7 @@ def main() -> int:
         sys.stderr.write(f"inset: {error}\n")
         return 1
     with socket.socket(fileno=start["descriptor"]) as bound:
-        return 0 if run_app(create_app(engine, configs), bound, configs.server, on_ready=_tell_ready) else 1
+        return 0 if run_app(create_app(engine, configs, front_id=start["front_id"]), bound, configs.server, on_ready=_tell_ready) else 1
 
 
 def _tell_ready() -> None:

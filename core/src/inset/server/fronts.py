@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import selectors
 import subprocess
 import sys
@@ -43,6 +44,8 @@ class FrontProcesses:
     def __init__(self, configs: Configs, engine: EngineProcess, bound: socket.socket, *, log_level: str) -> None:
         self._engine = engine
         self._drain_seconds = configs.server.drain_timeout_seconds
+        self._counters = engine.folder / "metrics"
+        self._counters.mkdir()
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         for number in range(configs.server.api_server_count):
             self._start(f"front-{number}", configs, bound, log_level)
@@ -53,6 +56,7 @@ class FrontProcesses:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             pass_fds=(bound.fileno(),),
+            env={**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(self._counters)},
         )
         self._processes[front_id] = process
         start = {

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
 if TYPE_CHECKING:
@@ -22,13 +23,24 @@ _GAUGES: Final = ("num_used_blocks", "num_blocks", "num_encoder_cache_embeds", "
 
 
 class Metrics:
-    """The metrics of one front end, in a registry of its own."""
+    """The metrics of one front end, in a registry of its own.
 
-    def __init__(self, engine: AsyncLLM) -> None:
+    Several front ends count into files that they share, so that each of them shows the sums; what only one of them knows bears its name.
+
+    Args:
+        engine: Whose gauges are shown.
+        front_id: The name of this front end where there are several, which have ``PROMETHEUS_MULTIPROC_DIR`` set; None where it is alone.
+    """
+
+    def __init__(self, engine: AsyncLLM, *, front_id: str | None = None) -> None:
         info = engine.core.processor.info
         self._plugin = info.context.distribution
         self._registry = CollectorRegistry()
-        self._registry.register(_EngineCollector(engine))
+        self._page = self._registry
+        if front_id is not None:
+            self._page = CollectorRegistry()
+            MultiProcessCollector(self._page)  # type: ignore[no-untyped-call]
+        self._page.register(_EngineCollector(engine, front_id))
         self._requests = Counter("inset_requests", "HTTP requests by route and status.", ("route", "status"), registry=self._registry)
         self._request_seconds = Histogram(
             "inset_request_seconds", "Time from arrival to the last byte.", ("route",), buckets=_SECONDS, registry=self._registry
@@ -61,20 +73,21 @@ class Metrics:
 
     def render(self) -> bytes:
         """Returns the metrics page."""
-        return generate_latest(self._registry)
+        return generate_latest(self._page)
 
 
 class _EngineCollector(Collector):
     """Reads the engine's own gauges and counters when the page is asked for."""
 
-    def __init__(self, engine: AsyncLLM) -> None:
+    def __init__(self, engine: AsyncLLM, front_id: str | None) -> None:
         self._engine = engine
+        self._labels = {} if front_id is None else {"front_end": front_id}
 
     def collect(self) -> Iterator[Any]:
         engine, stats = self._engine, self._engine.stats
         yield _gauge("inset_engine_alive", "1 while the engine core answers.", engine.is_alive)
-        yield _gauge("inset_requests_preprocessing", "Requests that are fetched, decoded or processed.", engine.num_preparing)
-        yield _gauge("inset_requests_unfinished", "Prompts of this front end that the engine core has.", engine.num_unfinished)
+        yield self._own_gauge("inset_requests_preprocessing", "Requests that are fetched, decoded or processed.", engine.num_preparing)
+        yield self._own_gauge("inset_requests_unfinished", "Prompts of this front end that the engine core has.", engine.num_unfinished)
         yield _gauge("inset_engine_requests_running", "Answers that take part in steps.", stats.num_running)
         yield _gauge("inset_engine_requests_waiting", "Answers that wait for their first step.", stats.num_waiting)
         for name, value in stats.values.items():
@@ -90,10 +103,22 @@ class _EngineCollector(Collector):
             return
         stats = cache.stats
         for name in ("hits", "misses", "inserts", "evictions"):
-            yield _counter(f"inset_mm_cache_{name}", f"Processor cache: {name}.", getattr(stats, f"num_{name}"))
+            yield self._own_counter(f"inset_mm_cache_{name}", f"Processor cache: {name}.", getattr(stats, f"num_{name}"))
         for name, value in (("items", stats.num_items), ("bytes", stats.num_bytes), ("capacity_bytes", stats.capacity_bytes)):
-            yield _gauge(f"inset_mm_cache_{name}", f"Processor cache: {name.replace('_', ' ')}.", value)
-        yield _gauge("inset_mm_cache_leases", "Items of the processor cache that requests still use.", stats.num_leases)
+            yield self._own_gauge(f"inset_mm_cache_{name}", f"Processor cache: {name.replace('_', ' ')}.", value)
+        yield self._own_gauge("inset_mm_cache_leases", "Items of the processor cache that requests still use.", stats.num_leases)
+
+    def _own_gauge(self, name: str, text: str, value: float) -> GaugeMetricFamily:
+        """A gauge of this front end alone."""
+        family = GaugeMetricFamily(name, text, labels=list(self._labels))
+        family.add_metric(list(self._labels.values()), value)
+        return family
+
+    def _own_counter(self, name: str, text: str, value: float) -> CounterMetricFamily:
+        """A counter of this front end alone."""
+        family = CounterMetricFamily(name, text, labels=list(self._labels))
+        family.add_metric(list(self._labels.values()), value)
+        return family
 
 
 def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:

@@ -26,12 +26,12 @@ __all__ = ["Service", "service_of"]
 class Service:
     """What the endpoints of one app work with; the engine belongs to the app's owner."""
 
-    def __init__(self, engine: AsyncLLM, configs: Configs) -> None:
+    def __init__(self, engine: AsyncLLM, configs: Configs, *, front_id: str | None = None) -> None:
         self.engine = engine
         self.configs = configs
         self.model_name = configs.model.name_for_clients
         self.created_seconds = int(time.time())
-        self.metrics = Metrics(engine)
+        self.metrics = Metrics(engine, front_id=front_id)
         self.bodies = BodyReader(configs.server.max_request_body_bytes, configs.server.max_held_body_bytes)
         self.policy = ContentPolicy(
             accept_mm_embeds=configs.model.enable_mm_embeds, accept_prompt_embeds=configs.model.enable_prompt_embeds
