@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import io
 import itertools
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from inset import LLM, SamplingParams
@@ -53,6 +55,20 @@ def encoder_runs(llm: LLM) -> float:
 def cache_stats(llm: LLM) -> CacheStats:
     assert llm.engine.core.cache is not None
     return llm.engine.core.cache.stats
+
+
+def nested(depth: int) -> dict[str, Any]:
+    value: dict[str, Any] = {}
+    for _ in range(depth):
+        value = {"a": value}
+    return value
+
+
+@pytest.fixture(scope="module")
+def lasting_llm(checkpoints: dict[str, Path]) -> Iterator[LLM]:
+    """One engine for all that is refused: each refusal is followed by a good request."""
+    with LLM(checkpoints["llava"], engine_threads=1) as llm:
+        yield llm
 
 
 @pytest.fixture
@@ -98,7 +114,7 @@ def test_typed_markers_stay_text_in_chat(llm: LLM, picture: Picture) -> None:
     ("prompt", "error", "words"),
     [
         ({"prompt": "a <image> b"}, PlaceholderError, "1 image placeholder.* 0 image"),
-        ({"prompt": "no marker", "multi_modal_data": {"image": "PIC"}}, PlaceholderError, "0 image placeholder.* 1 image"),
+        ({"prompt": "no marker", "multi_modal_data": {"image": ["PIC"]}}, PlaceholderError, "0 image placeholder.* 1 image"),
         ({"prompt": "x", "images": []}, InvalidRequestError, "'images'"),
         ({"multi_modal_data": {}}, InvalidRequestError, "exactly one of"),
         ({"prompt": "x", "multi_modal_data": {"video": ["v"]}}, ItemLimitError, "does not take video"),
@@ -108,13 +124,44 @@ def test_typed_markers_stay_text_in_chat(llm: LLM, picture: Picture) -> None:
         ({"prompt": "<image>", "multi_modal_data": {"image": ["file:///etc/passwd"]}}, MediaPolicyError, "--allowed-local-media-path"),
         ({"prompt": "<image>", "multi_modal_data": {"image": ["ftp://a/b"]}}, MediaPolicyError, "ftp"),
         ({"prompt": "word " * 5000}, PromptTooLongError, "context holds"),
+        (None, InvalidRequestError, "not NoneType"),
+        (7, InvalidRequestError, "not int"),
+        (b"text", InvalidRequestError, "not bytes"),
+        ({"prompt": 7}, InvalidRequestError, "prompt must be text, not int"),
+        ({"prompt": "x", "cache_salt": 7}, InvalidRequestError, "cache_salt must be text"),
+        ({"prompt": "x", "multi_modal_data": [7]}, InvalidRequestError, "multi_modal_data must be a mapping"),
+        ({"prompt": "x", "multi_modal_uuids": [7]}, InvalidRequestError, "multi_modal_uuids must be a mapping"),
+        ({"prompt": "x", "mm_processor_kwargs": "x"}, InvalidRequestError, "mm_processor_kwargs must be a mapping"),
+        ({"prompt_token_ids": [-1]}, InvalidRequestError, "Token -1 at position 0"),
+        ({"prompt_token_ids": [5, 10**9]}, InvalidRequestError, "Token 1000000000 at position 1"),
+        ({"prompt_token_ids": [10**30]}, InvalidRequestError, "Token 1000000000000000000000000000000 at"),
+        ({"prompt_token_ids": "abc"}, InvalidRequestError, "list of integers"),
+        ({"prompt_token_ids": [1.5]}, InvalidRequestError, "list of integers"),
+        ({"prompt_token_ids": [None]}, InvalidRequestError, "list of integers"),
+        ([[[5]]], InvalidRequestError, "list of integers"),
+        ({"prompt_embeds": np.full((3, 64), np.nan, np.float32)}, InvalidRequestError, "not finite"),
+        ({"prompt_embeds": np.full((3, 64), 1e300)}, InvalidRequestError, "not finite"),
+        ({"prompt": "<image>", "multi_modal_data": {"image": ["/tmp/a\0b.png"]}}, MediaFetchError, "no path is spelled"),
+        ({"prompt": "<image>", "multi_modal_data": {"image": ["/dev/zero"]}}, MediaFetchError, "not a regular file"),
+        ({"prompt": "<image>", "multi_modal_data": {"image": ["/tmp"]}}, MediaFetchError, "not a regular file"),
+        ({"prompt": "<image>", "multi_modal_data": {"image": ["PIPE"]}}, MediaFetchError, "not a regular file"),
+        ({"prompt": "<image>", "multi_modal_data": {"image": [torch.zeros(5, 5, 3, device="meta")]}}, InvalidRequestError, "Tensor"),
+        ({"prompt": "<image>", "multi_modal_data": {"image": [torch.zeros(5, 5, 3).to_sparse()]}}, InvalidRequestError, "Tensor"),
+        ({"prompt": "<image>", "multi_modal_data": {"image": ["PIC"]}, "multi_modal_uuids": {"image": [7]}}, InvalidRequestError, "uuid"),
     ],
 )
 def test_bad_prompts_are_refused_and_the_next_good_one_is_answered(
-    llm: LLM, picture: Picture, prompt: dict[str, Any], error: type[Exception], words: str
+    lasting_llm: LLM, picture: Picture, tmp_path: Path, prompt: Any, error: type[Exception], words: str
 ) -> None:
-    if prompt.get("multi_modal_data", {}).get("image") == "PIC":
-        prompt = {**prompt, "multi_modal_data": {"image": picture(1)}}
+    llm = lasting_llm
+    os.mkfifo(tmp_path / "pipe")
+    stand_ins = {"PIC": picture(1), "PIPE": tmp_path / "pipe"}
+    if isinstance(prompt, dict) and isinstance(prompt.get("multi_modal_data"), dict):
+        data = {
+            name: [stand_ins.get(item, item) if isinstance(item, str) else item for item in items]
+            for name, items in prompt["multi_modal_data"].items()
+        }
+        prompt = {**prompt, "multi_modal_data": data}
     with pytest.raises(error, match=words):
         llm.generate(prompt, GREEDY)
     assert len(tokens(llm, image(picture(1)), "?")) == 8
@@ -159,10 +206,49 @@ def test_logprobs_come_one_per_token_and_name_the_chosen_one(llm: LLM) -> None:
     assert all(len(entry.top) == 2 and entry.top[0][0] == entry.token_id for entry in answer.logprobs)
 
 
-def test_token_ids_may_be_the_prompt(llm: LLM) -> None:
+def test_token_ids_of_any_kind_may_be_the_prompt(llm: LLM) -> None:
     [by_text] = llm.generate("hello", GREEDY)
-    [by_ids] = llm.generate([by_text.prompt_token_ids], GREEDY)
-    assert by_ids.outputs[0].token_ids == by_text.outputs[0].token_ids
+    ids = by_text.prompt_token_ids
+    for given in (
+        [ids],
+        ids,
+        {"prompt_token_ids": tuple(ids)},
+        {"prompt_token_ids": np.array(ids)},
+        {"prompt_token_ids": torch.tensor(ids)},
+    ):
+        [by_ids] = llm.generate(given, GREEDY)
+        assert by_ids.outputs[0].token_ids == by_text.outputs[0].token_ids
+
+
+def test_prompt_embeddings_of_any_kind_give_the_same_answer(llm: LLM) -> None:
+    embeds = np.random.default_rng(0).normal(size=(9, 64)).astype(np.float16)
+    answers = set()
+    for given in (embeds, embeds.astype(np.float64), torch.from_numpy(embeds.astype(np.float32)), np.asfortranarray(embeds)):
+        [output] = llm.generate({"prompt_embeds": given}, GREEDY)
+        answers.add(tuple(output.outputs[0].token_ids))
+    assert len(answers) == 1
+
+
+@pytest.mark.parametrize(
+    ("messages", "words"),
+    [
+        (None, "must be a list"),
+        (7, "must be a list"),
+        ([[]], "at least one message"),
+        ([{"role": 7, "content": "x"}], "with a role"),
+        ([{"role": "user", "content": "x", "deep": nested(3000)}], "nested too deeply"),
+    ],
+)
+def test_bad_conversations_are_refused_and_the_next_good_one_is_answered(lasting_llm: LLM, messages: Any, words: str) -> None:
+    with pytest.raises(InvalidRequestError, match=words):
+        lasting_llm.chat(messages, GREEDY)
+    assert len(tokens(lasting_llm, "?")) == 8
+
+
+def test_sampling_params_of_another_kind_are_refused(llm: LLM) -> None:
+    for params in ({"temperature": 0}, [GREEDY], [None, 7], "greedy"):
+        with pytest.raises(InvalidRequestError, match="ampling params"):
+            llm.generate(["one", "two"], params)  # type: ignore[arg-type]
 
 
 def test_outputs_come_in_the_order_of_prompts(llm: LLM) -> None:

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from numbers import Integral, Real
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from numbers import Real
+from operator import index
 from typing import Final
 
 from inset.errors import InvalidRequestError
 
 __all__ = ["SamplingParams"]
 
-_KINDS: Final[Mapping[str, tuple[type, str]]] = {
-    "int": (Integral, "a whole number"),
-    "float": (Real, "a number"),
-    "bool": (bool, "true or false"),
-}
+_INTEGERS: Final = ("n", "top_k", "seed", "max_tokens", "min_tokens", "logprobs")
+_OPTIONAL: Final = ("seed", "max_tokens", "logprobs")
+_NUMBERS: Final = ("temperature", "top_p", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty")
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_SWITCHES: Final = ("include_stop_str_in_output", "ignore_eos", "skip_special_tokens")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingParams:
     """Options of one request; the names are those of vLLM's offline API.
+
+    Raises:
+        InvalidRequestError: A value is of another type, or out of range; the option is named.
 
     Attributes:
         n: How many answers.
@@ -30,7 +35,8 @@ class SamplingParams:
         min_p: Keep tokens at least this fraction as likely as the most likely one, in [0, 1].
         presence_penalty: Taken off the logit of each token that the answer holds already, in [-2, 2].
         frequency_penalty: The same, times how often it holds it, in [-2, 2].
-        repetition_penalty: Divides positive and multiplies negative logits of tokens in prompt or answer; 1 changes nothing.
+        repetition_penalty: Divides positive and multiplies negative logits of tokens in prompt or answer, in [0.01, 100]; 1 changes
+            nothing.
         logit_bias: Token id -> what is added to its logit, in [-100, 100].
         seed: Makes sampling repeatable; None draws a fresh one.
         stop: Texts that end the answer.
@@ -63,43 +69,48 @@ class SamplingParams:
     skip_special_tokens: bool = True
 
     def __post_init__(self) -> None:
+        """Brings every value into its plain form: integers, numbers and texts of any library arrive as Python's own."""
+        for name in _INTEGERS:
+            self._put(name, _integer(name, getattr(self, name)))
+        for name in _NUMBERS:
+            self._put(name, _number(name, getattr(self, name)))
+        for name in _SWITCHES:
+            if not isinstance(getattr(self, name), bool):
+                raise _refuse(name, f"must be true or false, not {getattr(self, name)!r}")
         stop: object = self.stop
-        object.__setattr__(self, "stop", (stop,) if isinstance(stop, str) else tuple(self.stop or ()))
-        object.__setattr__(self, "stop_token_ids", tuple(self.stop_token_ids or ()))
-        object.__setattr__(self, "logit_bias", self.logit_bias or {})
-        self._check_kinds()
-        for holds, rule in (
-            (1 <= self.n <= 128, f"n must be in 1 to 128, not {self.n}"),
-            (0 <= self.temperature <= 10, f"temperature must be in 0 to 10, not {self.temperature}"),
-            (0 < self.top_p <= 1, f"top_p must be above 0 and at most 1, not {self.top_p}"),
-            (self.top_k >= -1, f"top_k must be -1 or more, not {self.top_k}"),
-            (0 <= self.min_p <= 1, f"min_p must be in 0 to 1, not {self.min_p}"),
-            (-2 <= self.presence_penalty <= 2, f"presence_penalty must be in -2 to 2, not {self.presence_penalty}"),
-            (-2 <= self.frequency_penalty <= 2, f"frequency_penalty must be in -2 to 2, not {self.frequency_penalty}"),
-            (
-                0 < self.repetition_penalty <= 100,
-                f"repetition_penalty must be above 0 and at most 100, not {self.repetition_penalty}",
-            ),
-            (all(map(_is_bias, self.logit_bias.values())), "logit_bias must be in -100 to 100"),
-            (all(map(_is_token_id, self.logit_bias)), "logit_bias must name tokens by their ids"),
-            (all(isinstance(s, str) and s for s in self.stop), "stop must hold texts that are not empty"),
-            (all(map(_is_token_id, self.stop_token_ids)), "stop_token_ids must be ids of tokens"),
-            (self.max_tokens is None or self.max_tokens >= 1, f"max_tokens must be 1 or more, not {self.max_tokens}"),
-            (
-                0 <= self.min_tokens <= (self.max_tokens or self.min_tokens),
-                f"min_tokens must be in 0 to max_tokens, not {self.min_tokens}",
-            ),
-            (self.logprobs is None or 0 <= self.logprobs <= 20, f"logprobs must be in 0 to 20, not {self.logprobs}"),
+        self._put("stop", (stop,) if isinstance(stop, str) else _listed("stop", stop))
+        self._put(
+            "stop_token_ids", tuple(_integer("stop_token_ids", token_id) for token_id in _listed("stop_token_ids", self.stop_token_ids))
+        )
+        if not isinstance(self.logit_bias, Mapping):
+            raise _refuse("logit_bias", "must be a mapping of token ids to numbers")
+        biases = self.logit_bias.items()
+        self._put("logit_bias", {_integer("logit_bias", token_id): _number("logit_bias", bias) for token_id, bias in biases})
+        self._check_ranges()
+
+    def _check_ranges(self) -> None:
+        for name, holds, rule in (
+            ("n", 1 <= self.n <= 128, "must be in 1 to 128"),
+            ("temperature", 0 <= self.temperature <= 10, "must be in 0 to 10"),
+            ("top_p", 0 < self.top_p <= 1, "must be above 0 and at most 1"),
+            ("top_k", self.top_k >= -1, "must be -1 or more"),
+            ("min_p", 0 <= self.min_p <= 1, "must be in 0 to 1"),
+            ("presence_penalty", -2 <= self.presence_penalty <= 2, "must be in -2 to 2"),
+            ("frequency_penalty", -2 <= self.frequency_penalty <= 2, "must be in -2 to 2"),
+            ("repetition_penalty", 0.01 <= self.repetition_penalty <= 100, "must be in 0.01 to 100"),
+            ("max_tokens", self.max_tokens is None or self.max_tokens >= 1, "must be 1 or more"),
+            ("min_tokens", 0 <= self.min_tokens <= (self.max_tokens or self.min_tokens), "must be in 0 to max_tokens"),
+            ("logprobs", self.logprobs is None or 0 <= self.logprobs <= 20, "must be in 0 to 20"),
         ):
             if not holds:
-                raise InvalidRequestError(f"{rule}.", parameter=rule.split()[0])
+                raise _refuse(name, f"{rule}, not {getattr(self, name)}")
+        if not all(-100 <= bias <= 100 for bias in self.logit_bias.values()):
+            raise _refuse("logit_bias", "must be in -100 to 100")
+        if not all(isinstance(text, str) and text and not _SURROGATE.search(text) for text in self.stop):
+            raise _refuse("stop", "must hold texts that are not empty")
 
-    def _check_kinds(self) -> None:
-        for field_ in fields(self):
-            kind, *optional = str(field_.type).split(" | ")
-            value = getattr(self, field_.name)
-            if kind in _KINDS and not (value is None and optional) and not isinstance(value, _KINDS[kind][0]):
-                raise InvalidRequestError(f"{field_.name} must be {_KINDS[kind][1]}, not a {type(value).__name__}.", parameter=field_.name)
+    def _put(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)
 
     @property
     def is_greedy(self) -> bool:
@@ -107,9 +118,32 @@ class SamplingParams:
         return self.temperature == 0
 
 
-def _is_token_id(value: object) -> bool:
-    return isinstance(value, Integral) and int(value) >= 0
+def _integer(name: str, value: object) -> int | None:
+    if value is None and name in _OPTIONAL:
+        return None
+    try:
+        number = index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise _refuse(name, f"must be an integer, not {value!r}") from None
+    if not -(2**63) <= number < 2**64:
+        raise _refuse(name, "must be an integer of at most 64 bits")
+    return number
 
 
-def _is_bias(value: object) -> bool:
-    return isinstance(value, Real) and -100 <= float(value) <= 100
+def _number(name: str, value: object) -> float:
+    if not isinstance(value, Real):
+        raise _refuse(name, f"must be a number, not {value!r}")
+    return float(value)
+
+
+def _listed(name: str, value: object) -> tuple[object, ...]:
+    """Returns the values of a list; None is an empty one."""
+    if value is None:
+        return ()
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        raise _refuse(name, f"must be a list, not {value!r}")
+    return tuple(value)
+
+
+def _refuse(name: str, rule: str) -> InvalidRequestError:
+    return InvalidRequestError(f"{name} {rule}.", parameter=name)

@@ -6,7 +6,7 @@ import asyncio
 import concurrent.futures
 import contextlib
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from inset.engine.build import build_engine
@@ -14,6 +14,7 @@ from inset.engine.content_parts import ContentPolicy
 from inset.engine.prompts import ChatPrompt, PromptInput, RequestOptions, TextPrompt, read_prompt
 from inset.engine.renderer import ChatOptions
 from inset.errors import EngineDeadError, InvalidRequestError
+from inset.sampling_params import SamplingParams
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
     from inset.inputs import ProcessedPrompt
     from inset.outputs import RequestOutput
-    from inset.sampling_params import SamplingParams
 
 __all__ = ["LLM"]
 
@@ -174,6 +174,8 @@ class LLM:
         self, prompts: Sequence[PromptInput], sampling_params: SamplingParams | Sequence[SamplingParams] | None, *, use_tqdm: bool
     ) -> list[RequestOutput]:
         params = list(sampling_params) if isinstance(sampling_params, Sequence) else [sampling_params] * len(prompts)
+        if not all(isinstance(each, SamplingParams | None) for each in params):
+            raise InvalidRequestError("Sampling params must be SamplingParams.", parameter="sampling_params")
         if len(params) != len(prompts):
             raise InvalidRequestError(f"There are {len(prompts)} prompts and {len(params)} sampling params.", parameter="sampling_params")
         with _progress(len(prompts), shown=use_tqdm and len(prompts) > 1) as advance:
@@ -203,10 +205,14 @@ def _as_prompts(prompts: Any) -> Sequence[Any]:
     is_one = isinstance(prompts, str | Mapping | TextPrompt | ChatPrompt) or (
         isinstance(prompts, Sequence) and prompts and isinstance(prompts[0], int)
     )
+    if not is_one and not isinstance(prompts, Iterable):
+        raise InvalidRequestError(f"prompts must be a prompt or a list of them, not {type(prompts).__name__}.", parameter="prompts")
     return [prompts] if is_one else list(prompts)
 
 
 def _as_conversations(messages: Any) -> Sequence[Sequence[Mapping[str, Any]]]:
+    if not isinstance(messages, Sequence):
+        raise InvalidRequestError(f"messages must be a list, not {type(messages).__name__}.", parameter="messages")
     return [messages] if messages and isinstance(messages[0], Mapping) else list(messages)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import stat
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -126,7 +127,11 @@ def _positions(parts: Sequence[MediaPart]) -> list[int]:
 
 def _read_file(path: Path, modality: str, budget: RequestBudget) -> bytes:
     try:
-        budget.add_downloaded(path.stat().st_size)
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):  # a pipe or a device might never end
+            raise MediaFetchError(f"The {modality} path leads to something that is not a regular file.", stage="fetch")
+        budget.add_downloaded(status.st_size)
         return path.read_bytes()
-    except OSError as error:
-        raise MediaFetchError(f"The {modality} file cannot be read: {error.strerror}.", stage="fetch") from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "no path is spelled like this"
+        raise MediaFetchError(f"The {modality} file cannot be read: {reason}.", stage="fetch") from error

@@ -83,7 +83,12 @@ class Renderer:
                 stage="parse",
                 parameter="messages",
             )
-        template, options = self._template, options or ChatOptions()
+        try:
+            return self._render_chat(self._template, messages, policy, options or ChatOptions())
+        except RecursionError as error:
+            raise InvalidRequestError("The messages are nested too deeply.", stage="parse", parameter="messages") from error
+
+    def _render_chat(self, template: ChatTemplate, messages: object, policy: ContentPolicy, options: ChatOptions) -> RenderedPrompt:
         read = [_read_message(message, policy, index) for index, message in enumerate(_as_list(messages))]
         embeds = _prompt_embeds(read)
         if embeds is not None:

@@ -68,7 +68,8 @@ def check_embeds(value: object, *, embed_size: int, what: str) -> NDArray[np.flo
         raise InvalidRequestError(f"{what} must be a floating-point array or tensor.", stage="parse")
     if array.ndim != 2 or array.shape[1] != embed_size or not len(array):
         raise InvalidRequestError(f"{what} must be (num_embeds, {embed_size}); their shape is {array.shape}.", stage="parse")
-    embeds = np.ascontiguousarray(array, np.float32)
+    with np.errstate(over="ignore"):  # what does not fit is not finite
+        embeds = np.ascontiguousarray(array, np.float32)
     if not np.isfinite(embeds).all():
         raise InvalidRequestError(f"{what} hold values that are not finite.", stage="parse")
     return embeds

@@ -27,8 +27,11 @@ def to_array(value: object) -> np.ndarray[Any, Any] | None:
     if isinstance(value, np.ndarray):
         return value
     if type(value).__module__ == "torch" and hasattr(value, "detach"):
-        tensor: Any = value.detach().cpu()
-        return np.asarray(tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor)
+        try:
+            tensor: Any = value.detach().cpu()
+            return np.asarray(tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor)
+        except (TypeError, NotImplementedError):  # sparse, quantised, or without data
+            return None
     return None
 
 

@@ -58,6 +58,9 @@ def _uuids(inputs: ProcessorInputs, modality: str, num_items: int) -> Sequence[s
         return [None] * num_items
     if len(uuids) != num_items:
         raise InvalidRequestError(f"There are {num_items} {modality}(s) and {len(uuids)} uuid(s).", stage="parse", modality=modality)
+    wrong = next((index for index, uuid in enumerate(uuids) if not isinstance(uuid, str | None)), None)
+    if wrong is not None:
+        raise InvalidRequestError("A uuid must be text.", stage="parse", modality=modality, item_index=wrong)
     return uuids
 
 
