@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 import random
 import threading
@@ -58,6 +59,26 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.005)
 
 
+def busy(llm: LLM) -> dict[str, int]:
+    """What an engine still has to do or holds for requests."""
+    engine = llm.engine
+    counts = {
+        "preparing": engine.num_preparing,
+        "unfinished": engine.num_unfinished,
+        "running": engine.stats.num_running,
+        "waiting": engine.stats.num_waiting,
+        "leases": leases(llm),
+        "decoded bytes": engine.core.num_decoded_bytes,
+    }
+    return {name: count for name, count in counts.items() if count}
+
+
+async def until_idle(llm: LLM) -> None:
+    with contextlib.suppress(TimeoutError):
+        await until(lambda: not busy(llm))
+    assert busy(llm) == {}
+
+
 def run(llm: LLM, work: Awaitable[Any]) -> Any:
     async def limited() -> Any:
         return await asyncio.wait_for(work, 2 * WAIT_SECONDS)
@@ -94,9 +115,8 @@ def test_requests_cancelled_at_any_moment_leave_no_lease_and_no_budget_behind(ma
                 if not isinstance(result, asyncio.CancelledError):
                     assert not isinstance(result, BaseException), result
                     assert len(numbers) > 1 or result.outputs[0].token_ids == expected[numbers[0]]
-            await until(lambda: llm.engine.stats.num_running == 0 and leases(llm) == 0)
+            await until_idle(llm)
             llm.engine.client.core._cache.reset()  # idle: nobody else touches it
-        assert llm.engine.num_unfinished == llm.engine.num_preparing == llm.engine.core.num_decoded_bytes == 0
         assert [(await answer(llm, data)).outputs[0].token_ids for data in encoded] == expected
 
     run(llm, scenario())
@@ -115,7 +135,7 @@ def test_requests_aborted_while_queued_hold_nothing_any_more(make_llm: Any, enco
         for task in (*queued, running):
             task.cancel()
         await asyncio.gather(running, *queued, return_exceptions=True)
-        await until(lambda: leases(llm) == 0 and llm.engine.stats.num_running == llm.engine.stats.num_waiting == 0)
+        await until_idle(llm)
         assert (await answer(llm, encoded[1])).finished
 
     run(llm, scenario())
@@ -130,7 +150,7 @@ def test_preempted_requests_keep_their_items_until_they_end(
 
     async def ask_all(llm: LLM) -> list[list[int]]:
         outputs = await asyncio.gather(*(answer(llm, data, params=long) for data in encoded))
-        await until(lambda: leases(llm) == 0)
+        await until_idle(llm)
         return [output.outputs[0].token_ids for output in outputs]
 
     roomy, tight = make_llm(**options), make_llm(kv_cache_bytes=14 * block_bytes("llava"), max_model_len=200, max_num_seqs=8, **options)
@@ -251,6 +271,6 @@ def test_requests_that_are_reset_under_get_their_own_answers(make_llm: Any, enco
                 await asyncio.sleep(0.002)
             outputs = await asyncio.gather(*tasks)
             assert [output.outputs[0].token_ids for output in outputs] == expected * 2
-        await until(lambda: leases(llm) == 0)
+        await until_idle(llm)
 
     run(llm, scenario())
