@@ -70,6 +70,8 @@ def test_what_is_no_switch_is_refused(name: str, value: Any) -> None:
         ("stop", ["\ud800"]),
         ("stop_token_ids", "12"),
         ("stop_token_ids", [1.5]),
+        ("stop_token_ids", [-1]),
+        ("logit_bias", {-1: 1}),
         ("logit_bias", [1]),
         ("logit_bias", {"a": 1}),
         ("logit_bias", {1: "a"}),
@@ -98,5 +100,5 @@ def test_values_of_other_libraries_become_plain_ones_that_can_travel() -> None:
 
 
 def test_none_is_no_stop_text_and_a_text_is_one() -> None:
-    assert SamplingParams(stop=None, stop_token_ids=None) == SamplingParams()  # type: ignore[arg-type]
+    assert SamplingParams(stop=None, stop_token_ids=None, logit_bias=None) == SamplingParams()  # type: ignore[arg-type]
     assert SamplingParams(stop="ab").stop == ("ab",)  # type: ignore[arg-type]

@@ -82,9 +82,9 @@ class SamplingParams:
         self._put(
             "stop_token_ids", tuple(_integer("stop_token_ids", token_id) for token_id in _listed("stop_token_ids", self.stop_token_ids))
         )
-        if not isinstance(self.logit_bias, Mapping):
+        if not isinstance(self.logit_bias, Mapping | None):
             raise _refuse("logit_bias", "must be a mapping of token ids to numbers")
-        biases = self.logit_bias.items()
+        biases = (self.logit_bias or {}).items()
         self._put("logit_bias", {_integer("logit_bias", token_id): _number("logit_bias", bias) for token_id, bias in biases})
         self._check_ranges()
 
@@ -106,6 +106,9 @@ class SamplingParams:
                 raise _refuse(name, f"{rule}, not {getattr(self, name)}")
         if not all(-100 <= bias <= 100 for bias in self.logit_bias.values()):
             raise _refuse("logit_bias", "must be in -100 to 100")
+        for name, token_ids in (("logit_bias", self.logit_bias), ("stop_token_ids", self.stop_token_ids)):
+            if any(token_id < 0 for token_id in token_ids):
+                raise _refuse(name, "must name tokens by their ids")
         if not all(isinstance(text, str) and text and not _SURROGATE.search(text) for text in self.stop):
             raise _refuse("stop", "must hold texts that are not empty")
 

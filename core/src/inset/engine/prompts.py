@@ -36,6 +36,17 @@ class RequestOptions:
     client: str = ""
     skip_mm_cache: bool = False
 
+    def __post_init__(self) -> None:
+        """Looks at the salt, which reaches every cache and every process.
+
+        Raises:
+            InvalidRequestError: It is no text that can be encoded.
+        """
+        if self.cache_salt is None:
+            return
+        if not isinstance(self.cache_salt, str) or any("\ud800" <= letter <= "\udfff" for letter in self.cache_salt):
+            raise InvalidRequestError("cache_salt must be text.", stage="parse", parameter="cache_salt")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextPrompt:
@@ -111,12 +122,14 @@ def read_prompt(value: AnyPrompt) -> PromptInput:
         return ChatPrompt(messages=cast("Sequence[Mapping[str, Any]]", value))
     if not isinstance(value, Mapping):
         return TextPrompt(prompt_token_ids=read_token_ids(value))
-    unknown = sorted(set(value) - set(_KEYS))
+    unknown = sorted(map(str, set(value) - set(_KEYS)))
     if unknown:
         raise InvalidRequestError(f"A prompt has no {', '.join(map(repr, unknown))}; known are {', '.join(_KEYS)}.", stage="parse")
     given = [key for key in _KEYS[:3] if value.get(key) is not None]
     if len(given) != 1:
         raise InvalidRequestError(f"A prompt needs exactly one of {', '.join(_KEYS[:3])}, not {', '.join(given) or 'none'}.", stage="parse")
+    if not isinstance(value.get("prompt"), str | None):
+        raise InvalidRequestError("prompt must be text.", stage="parse", parameter="prompt")
     return TextPrompt(
         prompt=value.get("prompt"),
         prompt_token_ids=value.get("prompt_token_ids"),
