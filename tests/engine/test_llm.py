@@ -346,3 +346,10 @@ def test_two_engines_in_one_process_do_not_disturb_each_other(make_llm: Any, pic
         return list(await asyncio.gather(run(one), run(two), run(one), run(two)))
 
     assert len({tuple(answer) for answer in asyncio.run(both())}) == 1
+
+
+def test_cache_can_be_left_out_for_one_chat(llm: LLM, picture: Picture) -> None:
+    conversation = ask(image(picture(1)), "?")
+    [first], [second] = (llm.chat(conversation, GREEDY, skip_mm_cache=skipped) for skipped in (True, False))
+    assert first.outputs[0].token_ids == second.outputs[0].token_ids
+    assert cache_stats(llm).num_inserts == cache_stats(llm).num_misses == 1

@@ -91,6 +91,7 @@ class LLM:
         mm_processor_kwargs: Mapping[str, Any] | None = None,
         media_io_kwargs: Mapping[str, Mapping[str, Any]] | None = None,
         cache_salt: str | None = None,
+        skip_mm_cache: bool = False,
     ) -> list[RequestOutput]:
         """Returns one finished output per conversation, in order.
 
@@ -100,7 +101,10 @@ class LLM:
             ClientError: A conversation cannot be served; the others are aborted.
         """
         options = RequestOptions(
-            mm_processor_kwargs=mm_processor_kwargs or {}, media_io_kwargs=media_io_kwargs or {}, cache_salt=cache_salt
+            mm_processor_kwargs=mm_processor_kwargs or {},
+            media_io_kwargs=media_io_kwargs or {},
+            cache_salt=cache_salt,
+            skip_mm_cache=skip_mm_cache,
         )
         prompts: list[PromptInput] = [
             ChatPrompt(messages=conversation, policy=_OFFLINE, chat=chat_options or ChatOptions(), options=options)
