@@ -18,6 +18,9 @@ _OPTIONAL: Final = ("seed", "max_tokens", "logprobs")
 _NUMBERS: Final = ("temperature", "top_p", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty")
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _SWITCHES: Final = ("include_stop_str_in_output", "ignore_eos", "skip_special_tokens")
+_MOST_STOPS: Final = 128
+_MOST_TOKENS: Final = 16_384
+"""These options are looked through for every token and travel with every answer: without bounds one request would slow down all others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,10 +40,10 @@ class SamplingParams:
         frequency_penalty: The same, times how often it holds it, in [-2, 2].
         repetition_penalty: Divides positive and multiplies negative logits of tokens in prompt or answer, in [0.01, 100]; 1 changes
             nothing.
-        logit_bias: Token id -> what is added to its logit, in [-100, 100].
+        logit_bias: Token id -> what is added to its logit, in [-100, 100]; at most 16,384.
         seed: Makes sampling repeatable; None draws a fresh one.
-        stop: Texts that end the answer.
-        stop_token_ids: Tokens that end the answer.
+        stop: Texts that end the answer; at most 128.
+        stop_token_ids: Tokens that end the answer; at most 16,384.
         include_stop_str_in_output: Leave the stop text in the answer.
         ignore_eos: Do not end at the checkpoint's end-of-sequence tokens.
         max_tokens: The longest answer, in tokens; None is as long as the context allows.
@@ -104,6 +107,9 @@ class SamplingParams:
         ):
             if not holds:
                 raise _refuse(name, f"{rule}, not {getattr(self, name)}")
+        for name, most in (("stop", _MOST_STOPS), ("stop_token_ids", _MOST_TOKENS), ("logit_bias", _MOST_TOKENS)):
+            if len(getattr(self, name)) > most:
+                raise _refuse(name, f"must hold at most {most}, not {len(getattr(self, name))}")
         if not all(-100 <= bias <= 100 for bias in self.logit_bias.values()):
             raise _refuse("logit_bias", "must be in -100 to 100")
         for name, token_ids in (("logit_bias", self.logit_bias), ("stop_token_ids", self.stop_token_ids)):

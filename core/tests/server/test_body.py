@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import functools
 import json
 from typing import Any
 
 import pytest
 
 from inset.errors import InvalidRequestError, OverloadedError, TooLargeError
-from inset.server.body import LONG_STRING_BYTES, BodyReader, parse_json
+from inset.server.body import LONG_STRING_BYTES, MAX_DEPTH, BodyReader, parse_json
 
 LONG = "A" * (LONG_STRING_BYTES + 10)
 
@@ -25,6 +26,7 @@ LONG = "A" * (LONG_STRING_BYTES + 10)
         [LONG] * 5,
         LONG,
         {"numbers": list(range(20_000))},
+        functools.reduce(lambda inner, _: [inner], range(MAX_DEPTH - 1), []),
         {},
     ],
     ids=repr,
@@ -46,6 +48,9 @@ def test_long_strings_change_nothing_in_the_value(value: Any, ensure_ascii: bool
         b'{"a": "\xff"}',
         b'"' + b"\\" * (2 * LONG_STRING_BYTES + 1) + b'"',
         b"[" * 100_000,
+        b"[" * (MAX_DEPTH + 1) + b"]" * (MAX_DEPTH + 1),
+        b'{"a":' * MAX_DEPTH + b"[]" + b"}" * MAX_DEPTH,
+        b'["' + LONG.encode() + b'",' + b"[" * MAX_DEPTH + b"]" * MAX_DEPTH + b"]",
         b'{"a": 1} trailing',
         b"NaN",
     ],

@@ -84,6 +84,31 @@ def test_tokens_are_drawn_in_proportion_to_their_probabilities(options: dict[str
         assert abs(counts[token] / 4000 - prob) < 4 * math.sqrt(prob / 4000) + 1e-3
 
 
+@pytest.mark.parametrize("temperature", [5e-324, 1e-300, 1e-40, 10.0])
+@pytest.mark.parametrize(
+    ("options", "logits"),
+    [
+        ({}, LOGITS),
+        ({"top_p": 5e-324, "min_p": 5e-324}, LOGITS),
+        ({"repetition_penalty": 0.01, "prompt": (0, 1)}, LOGITS),
+        ({"min_tokens": 1, "eos": tuple(range(6))}, LOGITS),
+        ({"top_k": 2, "top_p": 0.5, "min_p": 1.0}, [math.nan] * 6),
+        ({}, [math.inf, -math.inf, math.nan, 0.0, 0.0, 0.0]),
+        ({}, [-math.inf] * 6),
+        ({}, [3e38, -3e38, 0.0, 0.0, 0.0, 0.0]),
+    ],
+    ids=str,
+)
+def test_nothing_gives_a_token_outside_the_vocabulary(temperature: float, options: dict[str, Any], logits: list[float]) -> None:
+    made = state(**options, temperature=temperature)
+    for _ in range(20):
+        assert 0 <= choose(made, logits) < 6
+
+
+def test_a_temperature_near_zero_is_greedy() -> None:
+    assert set(drawn(20, temperature=5e-324)) == {0}
+
+
 def test_equal_seeds_repeat_and_others_differ() -> None:
     def draws(seed: int) -> list[int]:
         made = state(temperature=1.0, seed=seed)

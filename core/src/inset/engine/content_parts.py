@@ -111,7 +111,7 @@ def _parse_part(part: object, policy: ContentPolicy, parameter: str) -> Part:
     for keys, parse in _MEDIA_PARSERS:
         if kind in keys:
             return parse(kind, part, policy, parameter)
-    raise _refuse(f"There is no part type {kind!r}; known ones are {', '.join(sorted(_KNOWN))}.", parameter)
+    raise _refuse(f"There is no part type {kind[:100]!r}; known ones are {', '.join(sorted(_KNOWN))}.", parameter)
 
 
 def _type_of(part: Mapping[Any, Any], parameter: str) -> str:
@@ -138,7 +138,7 @@ def _uuid_of(part: Mapping[Any, Any], parameter: str) -> str | None:
 def _by_url(modality: str, url: object, part: Mapping[Any, Any], parameter: str, detail: object = None) -> MediaPart:
     uuid = _uuid_of(part, parameter)
     if detail is not None and detail not in _DETAILS:
-        raise _refuse(f"detail must be one of {', '.join(_DETAILS)}, not {detail!r}.", parameter)
+        raise _refuse(f"detail must be one of {', '.join(_DETAILS)}, not {str(detail)[:100]!r}.", parameter)
     if url is None and uuid is not None:
         return MediaPart(modality=modality, kind="uuid", uuid=uuid, detail=None if detail is None else str(detail), parameter=parameter)
     if not isinstance(url, str) or not url:

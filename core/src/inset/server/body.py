@@ -17,6 +17,9 @@ __all__ = ["BodyReader", "HeldBody", "parse_json"]
 LONG_STRING_BYTES: Final = 64 * 1024
 """Strings of at least this size are taken out of the JSON before it is parsed."""
 
+MAX_DEPTH: Final = 128
+"""Deepest nesting of a body; whoever walks through it later, such as a chat template, never runs out of stack."""
+
 _MARKER: Final = "inset-long-string-"
 
 
@@ -112,16 +115,30 @@ def parse_json(body: bytes) -> Any:
     strings without escapes are therefore taken out first, and put back by themselves.
 
     Raises:
-        InvalidRequestError: It is not JSON, or not UTF-8.
+        InvalidRequestError: It is not JSON, not UTF-8, or nested too deeply.
     """
     try:
-        if len(body) < LONG_STRING_BYTES:
-            return msgspec.json.decode(body)
-        shortened, strings = _take_out_long_strings(body)
+        shortened, strings = (body, []) if len(body) < LONG_STRING_BYTES else _take_out_long_strings(body)
         value = msgspec.json.decode(shortened)
+        _check_depth(value)
         return _put_back(value, strings) if strings else value
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidRequestError(f"The body is not JSON: {_first_words(error)}.", stage="parse", code="invalid_json") from error
+
+
+def _check_depth(value: Any) -> None:
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [inner for item in level for inner in _inner(item)]
+        if not level:
+            return
+    raise RecursionError
+
+
+def _inner(value: Any) -> list[Any]:
+    """Returns the lists and objects that stand directly in a value."""
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [item for item in items if isinstance(item, dict | list)]
 
 
 def _take_out_long_strings(body: bytes) -> tuple[bytes, list[str]]:

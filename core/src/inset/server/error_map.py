@@ -28,6 +28,8 @@ ERROR_TYPES: Final = {
 }
 """Status -> the ``type`` of the error body."""
 
+_MAX_MESSAGE_CHARACTERS: Final = 1000
+
 _INTERNAL: Final = "The server made a mistake; its log has the details under this request's id."
 
 
@@ -44,10 +46,15 @@ def error_body(error: BaseException) -> dict[str, Any]:
     status = status_of(error)
     fields: dict[str, Any] = {"message": _INTERNAL, "type": ERROR_TYPES[status], "param": None, "code": "internal_error"}
     if isinstance(error, ClientError | ServerError):
-        fields.update(message=str(error), param=error.parameter, code=error.code)
+        fields.update(message=_cut(str(error)), param=error.parameter, code=error.code)
         place = {"stage": error.stage, "modality": error.modality, "item_index": error.item_index}
         fields.update({name: value for name, value in place.items() if value is not None})
     return {"error": fields}
+
+
+def _cut(message: str) -> str:
+    """Returns a message that quotes little of what the client sent, however long that was."""
+    return message if len(message) <= _MAX_MESSAGE_CHARACTERS else message[:_MAX_MESSAGE_CHARACTERS] + " …"
 
 
 def log_fault(error: BaseException) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import torch
 
@@ -12,6 +12,12 @@ from inset.step import TokenLogprobs
 from inset.worker.sampling_state import SamplingState
 
 __all__ = ["SampledTokens", "sample"]
+
+_LARGEST: Final = 1e38
+"""Stands for infinity where one number is taken from another."""
+
+_LEAST: Final = 1e-300
+"""Stands for what is nearer to 0, where it is a divisor or has a logarithm."""
 
 
 class SampledTokens(NamedTuple):
@@ -83,10 +89,11 @@ def _draw(logits: torch.Tensor, states: Sequence[SamplingState]) -> torch.Tensor
     Tokens stand in the order of their ids when the number is drawn, whatever the neighbours' options are: equal seeds give equal tokens.
     """
     params = [state.params for state in states]
-    logits = logits.double()
-    logits = logits / _column([p.temperature for p in params], logits)
+    # Whatever a model or extreme options give, numbers come out of which exactly one token can be drawn: never one outside the vocabulary.
+    logits = logits.double().nan_to_num(nan=-_LARGEST, posinf=_LARGEST, neginf=-_LARGEST)
+    logits = (logits - logits.amax(-1, keepdim=True)) / _column([max(p.temperature, _LEAST) for p in params], logits)
     if any(p.min_p > 0 for p in params):
-        floor = logits.amax(-1, keepdim=True) + _column([max(p.min_p, 1e-300) for p in params], logits).log()
+        floor = logits.amax(-1, keepdim=True) + _column([max(p.min_p, _LEAST) for p in params], logits).log()
         logits = logits.masked_fill(logits < floor, float("-inf"))
     cut = [row for row, p in enumerate(params) if p.top_p < 1 or 0 < p.top_k < logits.shape[1]]
     if cut:
