@@ -27,7 +27,7 @@ from inset.config import Configs, read_configs
 from inset.engine.async_llm import AsyncLLM
 from inset.engine.build import build_engine_from
 from inset.server.app import create_app
-from inset.server.listener import KEEP_ALIVE_SECONDS
+from inset.server.listener import KEEP_ALIVE_SECONDS, http_protocol
 from inset.testing.tiny_checkpoints import build_tiny_llava
 from inset.testing.tiny_qwen_vl import build_tiny_qwen_vl
 
@@ -66,7 +66,13 @@ class RunningServer:
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
         options = uvicorn.Config(
-            self.app, lifespan="on", log_config=None, ws="none", timeout_keep_alive=KEEP_ALIVE_SECONDS, timeout_graceful_shutdown=5
+            self.app,
+            lifespan="on",
+            log_config=None,
+            http=http_protocol(),
+            ws="none",
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
+            timeout_graceful_shutdown=5,
         )
         self._server = uvicorn.Server(options)
         self.loop: asyncio.AbstractEventLoop | None = None

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import functools
 import json
 from typing import Any
 
@@ -26,7 +25,8 @@ LONG = "A" * (LONG_STRING_BYTES + 10)
         [LONG] * 5,
         LONG,
         {"numbers": list(range(20_000))},
-        functools.reduce(lambda inner, _: [inner], range(MAX_DEPTH - 1), []),
+        json.loads("[" * MAX_DEPTH + "]" * MAX_DEPTH),
+        {"text": "{[" * 300_000},
         {},
     ],
     ids=repr,
@@ -61,6 +61,12 @@ def test_what_is_not_json_is_refused(body: bytes) -> None:
         parse_json(body)
     assert caught.value.code == "invalid_json"
     assert len(caught.value.message) < 300
+
+
+@pytest.mark.parametrize("body", [b"[" + b"[]," * 100_001 + b"1]", b'{"a":[' + b"{}," * 2_000_000 + b"1]}"], ids=len)
+def test_body_of_countless_values_is_too_large(body: bytes) -> None:
+    with pytest.raises(TooLargeError, match="lists and objects"):
+        parse_json(body)
 
 
 class _Request:

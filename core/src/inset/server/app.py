@@ -77,7 +77,7 @@ def create_app(engine: AsyncLLM, configs: Configs, *, front_id: str | None = Non
         async with engine:
             yield
 
-    app = FastAPI(title="Inset", version=inset.__version__, lifespan=lifespan, redirect_slashes=False)
+    app = FastAPI(title="Inset", version=inset.__version__, lifespan=lifespan, redirect_slashes=False, openapi_url=None)
     app.state.service = service = Service(engine, configs, front_id=front_id)
     routes = _add_routes(app, with_resets=configs.server.enable_admin_endpoints)
     app.add_exception_handler(InsetError, _on_error)

@@ -20,6 +20,9 @@ LONG_STRING_BYTES: Final = 64 * 1024
 MAX_DEPTH: Final = 128
 """Deepest nesting of a body; whoever walks through it later, such as a chat template, never runs out of stack."""
 
+MAX_CONTAINERS: Final = 100_000
+"""Most lists and objects in a body; the interpreter stops for long where there are millions."""
+
 _MARKER: Final = "inset-long-string-"
 
 
@@ -116,23 +119,33 @@ def parse_json(body: bytes) -> Any:
 
     Raises:
         InvalidRequestError: It is not JSON, not UTF-8, or nested too deeply.
+        TooLargeError: It consists of too many lists and objects.
     """
     try:
         shortened, strings = (body, []) if len(body) < LONG_STRING_BYTES else _take_out_long_strings(body)
+        if shortened.count(b"[") + shortened.count(b"{") > 10 * MAX_CONTAINERS:  # most of them can stand in text
+            raise _too_many()
         value = msgspec.json.decode(shortened)
-        _check_depth(value)
+        _check_containers(value)
         return _put_back(value, strings) if strings else value
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidRequestError(f"The body is not JSON: {_first_words(error)}.", stage="parse", code="invalid_json") from error
 
 
-def _check_depth(value: Any) -> None:
-    level = [value]
+def _check_containers(value: Any) -> None:
+    level, count = [value], 0
     for _ in range(MAX_DEPTH):
         level = [inner for item in level for inner in _inner(item)]
+        count += len(level)
+        if count > MAX_CONTAINERS:
+            raise _too_many()
         if not level:
             return
     raise RecursionError
+
+
+def _too_many() -> TooLargeError:
+    return TooLargeError(f"The body has more than {MAX_CONTAINERS} lists and objects.", stage="parse", code="request_too_large")
 
 
 def _inner(value: Any) -> list[Any]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from inset.config import ServerConfig
 
-__all__ = ["KEEP_ALIVE_SECONDS", "bind", "run_app", "url_of"]
+__all__ = ["KEEP_ALIVE_SECONDS", "bind", "http_protocol", "run_app", "url_of"]
 
 
 def bind(config: ServerConfig) -> socket.socket:
@@ -69,6 +69,15 @@ class _Server(uvicorn.Server):
             self._captured_signals: list[Any] = []
 
 
+def http_protocol() -> Any:
+    """Returns what reads HTTP, as uvicorn takes it."""
+    try:
+        from inset.server.http_protocol import HttpProtocol
+    except ImportError:  # httptools is not installed, and h11, which is, leaves offers of other protocols alone by itself
+        return "h11"
+    return HttpProtocol
+
+
 def run_app(app: ASGIApp, bound: socket.socket, config: ServerConfig, *, on_ready: Callable[[], None]) -> bool:
     """Serves an app until SIGTERM or Ctrl-C, then drains; returns False where it could not start.
 
@@ -84,6 +93,7 @@ def run_app(app: ASGIApp, bound: socket.socket, config: ServerConfig, *, on_read
         log_config=None,
         access_log=False,
         server_header=False,
+        http=http_protocol(),
         ws="none",
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=max(1, round(config.drain_timeout_seconds)),
