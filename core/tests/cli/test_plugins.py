@@ -22,7 +22,7 @@ GOOD = """
 
     @hookimpl
     def register_media_connectors(registry):
-        registry.register("s3", factory="good.media:Connector", schemes=("s3",))
+        registry.register("ark", factory="good.media:Connector", schemes=("ark",))
 """
 
 
@@ -66,8 +66,8 @@ def test_list_says_what_is_loaded_and_why_the_rest_is_not(site: PluginSite, run:
     site.install("good", code=GOOD)
     site.install("raises", code="raise RuntimeError('out of cheese')")
     site.install("exits", code="import os, sys\nsys.exit(0)")
-    site.install("clash-a", code=GOOD.replace("Good", "Clash").replace("s3", "clash"))
-    site.install("clash-b", code=GOOD.replace("Good", "clash").replace("s3", "other"))
+    site.install("clash-a", code=GOOD.replace("Good", "Clash").replace("ark", "clash"))
+    site.install("clash-b", code=GOOD.replace("Good", "clash").replace("ark", "other"))
     ended = run("list")
     assert (ended.returncode, ended.stderr) == (0, "")
     lines = {line.split()[0]: line for line in ended.stdout.splitlines() if not line.startswith(" ")}
@@ -151,7 +151,7 @@ def test_why_tells_what_a_plugin_provides_and_how_it_is_enabled(site: PluginSite
         ended = run("why", name)
         assert ended.returncode == 0
         assert ended.stdout.startswith("good (Good-Stuff 1.0) is loaded.")
-        assert "media connector s3 (s3; enabled by --media-connector s3)" in ended.stdout
+        assert "media connector ark (ark; enabled by --media-connector ark)" in ended.stdout
 
 
 def test_why_tells_the_stage_the_reason_and_what_to_do(site: PluginSite, run: Run) -> None:
@@ -175,11 +175,11 @@ CONNECTOR = """
 from inset.api import MediaConnector
 
 class Connector(MediaConnector):
-    schemes = ("s3",)
+    schemes = ("ark",)
     async def open(self, url, limits): ...
 
 class Abstract(MediaConnector):
-    schemes = ("s3",)
+    schemes = ("ark",)
 
 class Other: ...
 
@@ -190,39 +190,39 @@ number = 7
 
 
 def install_connector(site: PluginSite, registers: str) -> None:
-    code = f"@hookimpl\ndef register_media_connectors(registry):\n    registry.register('s3', {registers})"
-    site.install("brings-s3", code=code)
-    (site.folder / "brings_s3" / "media.py").write_text(CONNECTOR)
+    code = f"@hookimpl\ndef register_media_connectors(registry):\n    registry.register('ark', {registers})"
+    site.install("brings-ark", code=code)
+    (site.folder / "brings_ark" / "media.py").write_text(CONNECTOR)
 
 
 @pytest.mark.parametrize("factory", ["Connector", "factory"])
 def test_check_loads_every_part_and_tells_its_cost(factory: str, site: PluginSite, run: Run) -> None:
-    install_connector(site, f"factory='brings_s3.media:{factory}', schemes=['s3']")
-    ended = run("check", "brings-s3")
+    install_connector(site, f"factory='brings_ark.media:{factory}', schemes=['ark']")
+    ended = run("check", "brings-ark")
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert "media connector s3 factory: ok (" in ended.stdout
+    assert "media connector ark factory: ok (" in ended.stdout
     assert " ms, " in ended.stdout
-    assert ended.stdout.endswith("brings-s3: everything that it registers loads.\n")
+    assert ended.stdout.endswith("brings-ark: everything that it registers loads.\n")
 
 
 @pytest.mark.parametrize(
     ("registers", "says"),
     [
-        ("factory='no_such_module_at_all:C', schemes=['s3']", "No module named 'no_such_module_at_all'"),
-        ("factory='brings_s3.media:Gone', schemes=['s3']", "has no attribute 'Gone'"),
-        ("factory='brings_s3.media:number', schemes=['s3']", "must be a MediaConnector, not int"),
-        ("factory='brings_s3.media:Other', schemes=['s3']", "Other must be a MediaConnector"),
-        ("factory='brings_s3.media:Abstract', schemes=['s3']", "Abstract lacks open"),
-        ("factory='brings_s3.media:Connector', schemes=['s3', 'gs']", "registered for schemes that it does not list: gs"),
+        ("factory='no_such_module_at_all:C', schemes=['ark']", "No module named 'no_such_module_at_all'"),
+        ("factory='brings_ark.media:Gone', schemes=['ark']", "has no attribute 'Gone'"),
+        ("factory='brings_ark.media:number', schemes=['ark']", "must be a MediaConnector, not int"),
+        ("factory='brings_ark.media:Other', schemes=['ark']", "Other must be a MediaConnector"),
+        ("factory='brings_ark.media:Abstract', schemes=['ark']", "Abstract lacks open"),
+        ("factory='brings_ark.media:Connector', schemes=['ark', 'arks']", "registered for schemes that it does not list: arks"),
     ],
 )
 def test_check_fails_where_a_part_is_not_what_it_must_be(registers: str, says: str, site: PluginSite, run: Run) -> None:
     install_connector(site, registers)
-    ended = run("check", "brings-s3")
+    ended = run("check", "brings-ark")
     assert ended.returncode == 1
-    assert "media connector s3 factory: FAILED:" in ended.stdout
+    assert "media connector ark factory: FAILED:" in ended.stdout
     assert says in ended.stdout
-    assert ended.stdout.endswith("brings-s3: 1 of its parts failed.\n")
+    assert ended.stdout.endswith("brings-ark: 1 of its parts failed.\n")
 
 
 def test_check_fails_for_a_plugin_that_is_set_aside(site: PluginSite, run: Run) -> None:
@@ -245,7 +245,7 @@ def test_check_reads_the_folder_of_a_shipped_checkpoint(site: PluginSite, run: R
 def test_listing_imports_nothing_heavy(site: PluginSite) -> None:
     """The list is what people look at when something is broken, and what every script calls."""
     for number in range(100):
-        site.install(f"fake-{number}", code=GOOD.replace("Good", f"Good{number}").replace("s3", f"s3x{number}"))
+        site.install(f"fake-{number}", code=GOOD.replace("Good", f"Good{number}").replace("ark", f"ark{number}"))
     code = (
         "import sys; from inset.cli import main; status = main(['plugins', 'list']);"
         "heavy = {'torch', 'transformers', 'numpy', 'pydantic', 'aiohttp', 'av', 'PIL', 'soundfile', 'soxr', 'msgspec', 'zmq', 'asyncio'};"
