@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import inspect
 import re
 import sys
@@ -11,16 +10,15 @@ import typing
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from inset import errors
-from inset.cli.options import add_options
-from inset.config import Configs, iter_options
+from inset.cli.options import add_options, iter_described
+from inset.config import Configs
 from inset.testing import conformance
 
 REFERENCE: Final = Path(__file__).parent / "reference"
 SUITES: Final = Path(conformance.__file__).parent
-MIB: Final = 1024**2
 
 SUBJECTS: Final = {
     "plugins": "Plugins",
@@ -40,9 +38,7 @@ def options() -> Iterator[str]:
         yield ""
         yield "| option | default | meaning |"
         yield "|---|---|---|"
-        by_cores = {f.name for f in dataclasses.fields(config) if f.default_factory not in (dataclasses.MISSING, dict)}
-        for item in iter_options(config):
-            default = "by the number of cores" if item.name in by_cores else describe_default(item.name, item.default)
+        for item, default in iter_described(config):
             yield f"| {', '.join(flags[item.name])} | {default} | {item.help} |"
         yield ""
 
@@ -59,19 +55,6 @@ def read_flags() -> dict[str, list[str]]:
         for action in parser._actions  # noqa: SLF001  # argparse shows its flags nowhere else
         if action.option_strings
     }
-
-
-def describe_default(name: str, value: Any) -> str:
-    """Returns a default as people read it, sizes in MiB or GiB."""
-    if value is None or value == "":
-        return "unset"
-    if value == () or value == {}:
-        return "empty"
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    if name.endswith("_bytes") and value >= MIB:
-        return f"{value // MIB} MiB" if value < 1024 * MIB else f"{value // (1024 * MIB)} GiB"
-    return f"{value:,}" if isinstance(value, int) else f"{value:g}" if isinstance(value, float) else f"`{value}`"
 
 
 def error_tree() -> Iterator[str]:

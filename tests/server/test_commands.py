@@ -77,4 +77,15 @@ def test_doctor_asks_a_running_server(server: Any, make_server: Any) -> None:
     locked = make_server(max_request_body_bytes=200_000, api_key=("first", "second"), allowed_origins=("https://good.example",))
     assert "status 401" in inset("doctor", "--plugin", "", "--url", locked.url).stdout
     assert inset("doctor", "--plugin", "", "--url", locked.url, "--api-key", "second").returncode == 0
-    assert inset("doctor", "--plugin", "", "--url", "http://127.0.0.1:1").returncode == 1
+    gone = inset("doctor", "--plugin", "", "--url", "http://127.0.0.1:1")
+    assert gone.returncode == 1
+    assert "no answer: [Errno" in gone.stdout
+
+
+def test_serve_says_at_last_what_is_wrong_with_the_checkpoint(tmp_path: Path) -> None:
+    for model, said in ((tmp_path, "is not a checkpoint folder: it has no config.json."), ("no-such-model", "is neither a folder nor")):
+        ended = inset("serve", str(model), "--port", "0")
+        assert ended.returncode == 1
+        last = ended.stderr.splitlines()[-1]
+        assert last.startswith("inset: ")
+        assert said in last

@@ -82,3 +82,38 @@ def test_reader_that_has_seen_enough_causes_no_traceback() -> None:
     finally:
         os.close(write)
     assert (ended.returncode, ended.stderr) == (1, "")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["serve", "m", "--prot", "9"], "inset serve: error: unrecognized arguments: --prot 9 (did you mean --port?)"),
+        (
+            ["chat", "m", "--max-tokens=4", "--temprature=0"],
+            "inset chat: error: unrecognized arguments: --temprature=0 (did you mean --temperature?)",
+        ),
+        (["plugins", "list", "llava"], "inset plugins: error: unrecognized arguments: llava"),
+    ],
+)
+def test_unknown_option_is_named_with_the_nearest_and_without_a_page_of_usage(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(words)
+    assert ended.value.code == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[-1] == said
+    assert len(lines) < 4
+
+
+def test_help_says_what_an_option_is_when_nobody_gives_it(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["serve", "--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.startswith("usage: inset serve [OPTION ...] MODEL Serve a model over the OpenAI API.")
+    assert "0 takes a free one. Default: 8000. [INSET_PORT]" in said
+    assert "Default: 256 MiB. [INSET_MAX_ITEM_DOWNLOAD_BYTES]" in said
+    assert "Default: by the number of cores. [INSET_IMAGE_THREADS]" in said
+    assert "Reuse the keys and values of equal prompt beginnings. Default: on." in said
+    assert "Default: unset" not in said
+    assert "Default: empty" not in said

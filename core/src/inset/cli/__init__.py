@@ -50,10 +50,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     called = next((word for word in words if not word.startswith("-")), None)
     for name, help_text in COMMANDS.items():
-        subparser = commands.add_parser(name, help=help_text, description=help_text.capitalize() + ".", allow_abbrev=False)
+        subparser = commands.add_parser(name, help=help_text, description=f"{help_text[0].upper()}{help_text[1:]}.", allow_abbrev=False)
         if name == called:  # importing all of them would make every command as slow as the slowest
             _command(name).add_arguments(subparser)
-    args = parser.parse_args(words)
+    args, unknown = parser.parse_known_args(words)
+    if unknown:
+        subparser = commands.choices[args.command]
+        subparser.error(f"unrecognized arguments: {' '.join(unknown)}{_suggestion(unknown, subparser)}")
     try:
         status = _command(args.command).run(args)
         sys.stdout.flush()
@@ -66,6 +69,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_FAILURE
     return status
+
+
+def _suggestion(unknown: Sequence[str], parser: argparse.ArgumentParser) -> str:
+    """Returns the option that was most likely meant, as the end of a message."""
+    import difflib
+    import re
+
+    wrong = next((word.partition("=")[0] for word in unknown if word.startswith("--")), "")
+    near = difflib.get_close_matches(wrong, re.findall(r"--[a-z][a-z.-]*", parser.format_help()), n=1)
+    return f" (did you mean {near[0]}?)" if near else ""
 
 
 def _command(name: str) -> Command:

@@ -126,7 +126,7 @@ def _tried(subject: str, check: Callable[[], str]) -> Finding:
     except urllib.error.HTTPError as error:
         return Finding("fault", subject, f"status {error.code}: {error.read(500).decode(errors='replace')}")
     except (OSError, ValueError, LookupError) as error:
-        return Finding("fault", subject, f"no answer: {error}")
+        return Finding("fault", subject, f"no answer: {getattr(error, 'reason', error)}")  # a URLError wraps what went wrong
     return Finding("ok", subject, f"{said} ({(time.perf_counter() - started) * 1000:.0f} ms)")
 
 

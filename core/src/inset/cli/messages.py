@@ -15,6 +15,7 @@ LOCAL_POLICY: Final = ContentPolicy(accept_objects=True)
 
 def add_media_argument(parser: argparse.ArgumentParser) -> None:
     """Adds the media as positional words behind the model, and what kind they are."""
+    parser.usage = f"{parser.usage} [MEDIA ...]"
     parser.add_argument("media", metavar="MEDIA", nargs="*", help="files or URLs that the question is about")
     parser.add_argument("--modality", default="image", choices=("image", "video", "audio"), help="what MEDIA are")
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from inset.cli.plugins import add_plugin_options, read_plugin_config
-from inset.config import Configs, Option, PluginConfig, iter_options, parse_option, read_configs
+from inset.config import MIB, Configs, Option, PluginConfig, iter_options, parse_option, read_configs
 from inset.errors import ConfigError
 
-__all__ = ["add_options", "read_options"]
+__all__ = ["add_options", "iter_described", "read_options"]
 
 _SUBJECTS: Final = ("model", "media", "cache", "engine", "server")
 _MODALITIES: Final = ("image", "video", "audio")
@@ -19,20 +20,44 @@ _MODALITIES: Final = ("image", "video", "audio")
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Adds the model as a positional word, and a flag for every option."""
+    parser.usage = "%(prog)s [OPTION ...] MODEL"  # all the flags would be a page that nobody reads, before every message
     parser.add_argument("model", metavar="MODEL", nargs="?", help="checkpoint folder, or the name of a shipped checkpoint")
     add_plugin_options(parser)
     for subject in _SUBJECTS:
         group = parser.add_argument_group(f"{subject} options")
-        for item in iter_options(_config_class(subject)):
-            _add_option(group, item)
+        for item, default in iter_described(_config_class(subject)):
+            _add_option(group, item, default)
 
 
 def _config_class(subject: str) -> type[Any]:
     return typing.cast("type[Any]", typing.get_type_hints(Configs)[subject])
 
 
-def _add_option(group: argparse._ArgumentGroup, item: Option) -> None:
-    help_text = f"{item.help} [{item.variable}]".replace("%", "%%")
+def iter_described(config: type[Any]) -> Iterator[tuple[Option, str]]:
+    """Yields the options of one config class, each with its default as people read it."""
+    by_cores = {field.name for field in dataclasses.fields(config) if field.default_factory not in (dataclasses.MISSING, dict)}
+    for item in iter_options(config):
+        yield item, "by the number of cores" if item.name in by_cores else _describe(item)
+
+
+def _describe(item: Option) -> str:
+    value = item.default
+    if value is None or value == "":
+        return "unset"
+    if value == () or value == {}:
+        return "empty"
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if item.name.endswith("_bytes") and value >= MIB:
+        return f"{value // MIB} MiB" if value < 1024 * MIB else f"{value // (1024 * MIB)} GiB"
+    if isinstance(value, int):
+        return f"{value:,}" if value >= 10_000 else str(value)
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _add_option(group: argparse._ArgumentGroup, item: Option, default: str) -> None:
+    stated = "" if default in ("unset", "empty") else f" Default: {default}."
+    help_text = f"{item.help}{stated} [{item.variable}]".replace("%", "%%")
     if item.type is bool:
         group.add_argument(item.flag, dest=item.name, action=argparse.BooleanOptionalAction, default=None, help=help_text)
         return

@@ -47,6 +47,7 @@ def serve(configs: Configs, *, log_level: str = "INFO") -> int:
         if configs.server.in_process:
             return _serve_in_process(configs)
         with EngineProcess(configs, log_level=log_level) as engine:
+            _check_checkpoint(configs)
             if configs.server.api_server_count > 1:
                 return _serve_fronts(configs, engine, log_level)
             return _serve_front(configs, engine)
@@ -65,6 +66,14 @@ def _check(configs: Configs) -> None:
     from inset.plugins import PluginHost
 
     choose_cache_type(configs.cache, num_fronts=num_fronts, host=PluginHost(configs.plugins))
+
+
+def _check_checkpoint(configs: Configs) -> None:
+    """Refuses what is no checkpoint, while the engine core's process starts: that one can only say so in its log."""
+    from inset.engine.build import find_checkpoint
+    from inset.plugins import PluginHost
+
+    find_checkpoint(configs.model.model, PluginHost(configs.plugins))
 
 
 def _raise_terminated(number: int, frame: FrameType | None) -> NoReturn:
