@@ -95,7 +95,7 @@ def test_chat_template_reads_lists_of_parts_and_strings_alike(checkpoint: Path) 
 def test_model_is_right_about_the_sample_pictures(samples: Path, answerer: Answerer) -> None:
     from evaluate import Task
 
-    tasks = [Task(tuple(_pixels(samples / name) for name in names), Question("sample", text, right)) for names, text, right in ASKED]
+    tasks = [Task(0, tuple(_pixels(samples / name) for name in names), Question("sample", text, right)) for names, text, right in ASKED]
     assert answerer(tasks) == [task.question.answer for task in tasks]
 
 
@@ -108,7 +108,7 @@ def test_picture_of_nothing_has_nothing_in_it(answerer: Answerer, name: str) -> 
     else:
         clear = Image.new("RGBA", (120, 80))
         picture = np.array(Image.alpha_composite(Image.new("RGBA", clear.size, "white"), clear).convert("RGB"))
-    assert answerer([Task((picture,), Question("empty", "What is in the picture?", "nothing"))]) == ["nothing"]
+    assert answerer([Task(0, (picture,), Question("empty", "What is in the picture?", "nothing"))]) == ["nothing"]
 
 
 def test_checkpoint_answers_held_out_scenes(answerer: Answerer) -> None:

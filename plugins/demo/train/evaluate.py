@@ -16,26 +16,28 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from questions import KINDS_FOR_TWO, KINDS_OF_QUESTION, Question, ask, ask_two
-from scenes import COLOURS, KINDS, Pixels, Shape, draw_scene
+from questions import KINDS_FOR_TWO, KINDS_OF_QUESTION, MOST, Question, ask, ask_two
+from scenes import COLOURS, KINDS, Pixels, Scene, Shape, draw_scene
 
 MAX_TOKENS = 32
 BATCH = 32
-MAX_IN_PAIR = 3
-"""The first of two pictures holds at most so many objects."""
+STRIDE = 32
+"""So many numbers of scenes are set aside for each of the evaluation's."""
 Answerer = Callable[[list["Task"]], list[str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One question with the pictures that it is about."""
+    """One question with the pictures that it is about, and the number of its scene."""
 
+    scene: int
     pictures: tuple[Pixels, ...]
     question: Question
 
@@ -44,17 +46,25 @@ def held_out_tasks(scenes: int, split: str = "test") -> Iterator[Task]:
     """Yields, for each scene, one question of every kind that it allows."""
     for index in range(scenes):
         rng = np.random.default_rng([7, index])
-        scene = draw_scene(split, 2 * index)
+        scene, other = _scenes(rng, split, index)
         for kind in KINDS_OF_QUESTION:
             question = ask(rng, scene.shapes, kind)
             if question is not None:
-                yield Task((scene.picture,), question)
-        one = scene if len(scene.shapes) <= MAX_IN_PAIR else draw_scene(split, 2 * index, content=_content(scene.shapes[:1]))
-        other = draw_scene(split, 2 * index + 1, content=_second_content(rng, one.shapes))
+                yield Task(index, (scene.picture,), question)
         for kind in KINDS_FOR_TWO:
-            question = ask_two(rng, one.shapes, other.shapes, kind)
+            question = ask_two(rng, scene.shapes, other.shapes, kind)
             if question is not None:
-                yield Task((one.picture, other.picture), question)
+                yield Task(index, (scene.picture, other.picture), question)
+
+
+def _scenes(rng: np.random.Generator, split: str, index: int) -> tuple[Scene, Scene]:
+    """Returns two scenes of at most `MOST` objects each; where one has more, the next with fewer takes its place."""
+    scenes = (draw_scene(split, number) for number in count(index * STRIDE))
+    first = next(scene for scene in scenes if len(scene.shapes) <= MOST)
+    content = _second_content(rng, first.shapes)
+    if content is not None:
+        return first, draw_scene(split, index * STRIDE + STRIDE - 1, content=content)
+    return first, next(scene for scene in scenes if len(scene.shapes) <= MOST)
 
 
 def _content(shapes: tuple[Shape, ...]) -> list[tuple[str, str]]:
@@ -86,6 +96,9 @@ def with_transformers(folder: Path) -> Answerer:
     model: Any = LlavaForConditionalGeneration.from_pretrained(folder, dtype=torch.float32).eval()
 
     def answer(tasks: list[Task]) -> list[str]:
+        return [text for start in range(0, len(tasks), BATCH) for text in answer_batch(tasks[start : start + BATCH])]
+
+    def answer_batch(tasks: list[Task]) -> list[str]:
         prompts = [
             processor.apply_chat_template(
                 [{"role": "user", "content": [*[{"type": "image"}] * len(t.pictures), {"type": "text", "text": t.question.text}]}],
@@ -106,14 +119,14 @@ def with_inset(folder: Path) -> Answerer:
     """Returns a function that answers through `inset.LLM`."""
     import inset
 
-    llm = inset.LLM(folder)
     params = inset.SamplingParams(temperature=0, max_tokens=MAX_TOKENS)
 
     def answer(tasks: list[Task]) -> list[str]:
         conversations = [
             [{"role": "user", "content": [*map(_image_part, t.pictures), {"type": "text", "text": t.question.text}]}] for t in tasks
         ]
-        return [output.outputs[0].text for output in llm.chat(conversations, params, use_tqdm=False)]
+        with inset.LLM(folder) as llm:
+            return [output.outputs[0].text for output in llm.chat(conversations, params, use_tqdm=False)]
 
     return answer
 
@@ -128,16 +141,13 @@ def _image_part(picture: Pixels) -> dict[str, object]:
 def measure(answerer: Answerer, tasks: list[Task], *, show: int = 0) -> dict[str, tuple[int, int]]:
     """Returns (right, asked) for each kind of question, and prints the first `show` wrong answers."""
     counts: dict[str, list[int]] = defaultdict(lambda: [0, 0])
-    ordered = sorted(tasks, key=lambda task: len(task.pictures))
-    for start in range(0, len(ordered), BATCH):
-        batch = ordered[start : start + BATCH]
-        for task, text in zip(batch, answerer(batch), strict=True):
-            right = text.strip() == task.question.answer
-            counts[task.question.kind][0] += right
-            counts[task.question.kind][1] += 1
-            if not right and show > 0:
-                show -= 1
-                print(f"{task.question.text!r}: {text!r}, right is {task.question.answer!r}")
+    for task, text in zip(tasks, answerer(tasks), strict=True):
+        right = text == task.question.answer
+        counts[task.question.kind][0] += right
+        counts[task.question.kind][1] += 1
+        if not right and show > 0:
+            show -= 1
+            print(f"scene {task.scene}, {task.question.text!r}: {text!r}, right is {task.question.answer!r}")
     return {kind: (right, asked) for kind, (right, asked) in counts.items()}
 
 

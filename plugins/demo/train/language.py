@@ -8,9 +8,10 @@ The kinds of question that go wrong are asked more often. What is saved is a run
 from __future__ import annotations
 
 import argparse
+import signal
+import threading
 import time
 from collections import defaultdict
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -20,93 +21,30 @@ from torch import Tensor, nn
 from transformers import LlavaForConditionalGeneration
 
 from build import IMAGE, llava_config
+from course import LEVELS, Mix, Pairs
 from data import IGNORED, Picture, Pool, patch_labels, pixel_values
 from packing import Batch, Encode, Row, collate, encoder, row_about_one, row_about_two, row_of_chat, row_of_turns
-from questions import KINDS_FOR_TWO, KINDS_OF_QUESTION, Question, ask, ask_two
-from scenes import COLOURS, KINDS
+from questions import KINDS_FOR_TWO, Question, ask, ask_two
 from vision import ATTENTION, PatchHeads, learning_rate
 
 ROWS, QUESTIONS = 10, 9
 TWO_ROWS, TWO_QUESTIONS = 7, 7
 
 
-@dataclass(slots=True)
-class Pairs:
-    """Finds pictures with the same or nearly the same content."""
-
-    pool: Pool
-    by_content: dict[tuple[tuple[str, str], ...], list[int]] = field(default_factory=lambda: defaultdict(list))
-    known: int = 0
-
-    def refresh(self) -> None:
-        """Takes in the pictures that the pool has gained."""
-        for index in range(self.known, len(self.pool)):
-            self.by_content[_content(self.pool.get(index))].append(index)
-        self.known = len(self.pool)
-
-    def draw(self, rng: np.random.Generator) -> tuple[Picture, Picture]:
-        """Returns two pictures: the same content, one thing changed, or anything."""
-        first = self.pool.draw(rng)
-        while len(first.shapes) > 3:
-            first = self.pool.draw(rng)
-        style = rng.random()
-        content = list(_content(first))
-        if style > 0.7 or (style > 0.4 and not content):
-            second = self.pool.draw(rng)
-            return first, second
-        if style > 0.4:
-            i = int(rng.integers(len(content)))
-            kind, colour = content[i]
-            content[i] = (_other(rng, KINDS, kind), colour) if rng.random() < 0.5 else (kind, _other(rng, COLOURS, colour))
-        among = self.by_content.get(tuple(sorted(content)))
-        if not among:
-            return first, self.pool.draw(rng)
-        index = among[int(rng.integers(len(among)))]
-        return first, self.pool.get(index, mirror_x=bool(rng.integers(2)), mirror_y=bool(rng.integers(2)))
-
-
-def _content(picture: Picture) -> tuple[tuple[str, str], ...]:
-    return tuple(sorted((shape.kind, shape.colour) for shape in picture.shapes))
-
-
-def _other(rng: np.random.Generator, values: tuple[str, ...], value: str) -> str:
-    return str(rng.choice([v for v in values if v != value]))
-
-
-class Mix:
-    """How often each kind of question is asked: the more, the more often it goes wrong."""
-
-    def __init__(self, errors: dict[str, float] | None = None) -> None:
-        self.errors = errors or dict.fromkeys((*KINDS_OF_QUESTION, *KINDS_FOR_TWO, "chat"), 1.0)
-
-    def kinds(self, rng: np.random.Generator, among: tuple[str, ...], count: int) -> list[str]:
-        """Draws kinds of question."""
-        weights = np.array([0.04 + self.errors[kind] for kind in among])
-        return [str(kind) for kind in rng.choice(among, count, p=weights / weights.sum())]
-
-    def learn(self, kinds: list[str], right: list[bool]) -> None:
-        """Takes in which questions of a batch were answered right."""
-        seen: dict[str, list[bool]] = defaultdict(list)
-        for kind, ok in zip(kinds, right, strict=True):
-            seen[kind].append(ok)
-        for kind, oks in seen.items():
-            self.errors[kind] += 0.05 * (1 - sum(oks) / len(oks) - self.errors[kind])
-
-
 def questions_about(rng: np.random.Generator, picture: Picture, mix: Mix, count: int) -> list[Question]:
     """Returns up to `count` questions about one picture, and at least one."""
-    found = [ask(rng, picture.shapes, kind) for kind in mix.kinds(rng, KINDS_OF_QUESTION, count + 2)]
+    found = [ask(rng, picture.shapes, kind) for kind in mix.kinds(rng, LEVELS[mix.level].kinds, count + 2)]
     known = [question for question in found if question is not None][:count]
     counting = ask(rng, picture.shapes, "counting")
     return known or ([] if counting is None else [counting])
 
 
-def batch_of_one(rng: np.random.Generator, pool: Pool, mix: Mix, encode: Encode, most: int) -> Batch:
-    """Returns a batch of rows about one picture each, with at most `most` objects in it."""
+def batch_of_one(rng: np.random.Generator, pool: Pool, mix: Mix, encode: Encode) -> Batch:
+    """Returns a batch of rows about one picture each."""
     rows: list[Row] = [row_of_chat(rng, encode)]
     while len(rows) < ROWS:
         picture = pool.draw(rng)
-        if len(picture.shapes) <= most:
+        if len(picture.shapes) <= LEVELS[mix.level].most:
             rows.append(row_about_one(rng, picture, questions_about(rng, picture, mix, QUESTIONS), encode))
     return collate(rows)
 
@@ -115,7 +53,7 @@ def batch_of_two(rng: np.random.Generator, pairs: Pairs, mix: Mix, encode: Encod
     """Returns a batch of rows about two pictures each."""
     rows: list[Row] = []
     while len(rows) < TWO_ROWS:
-        pictures = pairs.draw(rng)
+        pictures = pairs.draw(rng, LEVELS[mix.level].most)
         if rng.random() < 0.1:
             asked = (questions_about(rng, pictures[0], mix, 1), questions_about(rng, pictures[1], mix, TWO_QUESTIONS))
             rows.append(row_of_turns(rng, pictures, asked, encode))
@@ -151,10 +89,10 @@ def answered_right(logits: Tensor, batch: Batch) -> list[bool]:
 @torch.no_grad()
 def held_out(model: LlavaForConditionalGeneration, pairs: Pairs, encode: Encode, batches: int = 4) -> dict[str, float]:
     """Returns the share of right answers for each kind of question, on scenes that training never saw."""
-    rng, mix = np.random.default_rng(9), Mix()
+    rng, mix = np.random.default_rng(9), Mix(level=len(LEVELS) - 1)
     seen: dict[str, list[bool]] = defaultdict(list)
     for number in range(2 * batches):
-        batch = batch_of_two(rng, pairs, mix, encode) if number % 2 else batch_of_one(rng, pairs.pool, mix, encode, 4)
+        batch = batch_of_two(rng, pairs, mix, encode) if number % 2 else batch_of_one(rng, pairs.pool, mix, encode)
         for kind, ok in zip(batch.kinds, answered_right(forward(model, batch)[0], batch), strict=True):
             seen[kind].append(ok)
     return {kind: round(sum(oks) / len(oks), 3) for kind, oks in seen.items()}
@@ -191,7 +129,7 @@ class Trainer:
             self.model.load_state_dict(state["model"])
             self.heads.load_state_dict(state["heads"])
             self.optimizer.load_state_dict(state["optimizer"])
-            self.mean, self.mix, self.step = state["mean"], Mix(state["errors"]), state["step"]
+            self.mean, self.mix, self.step = state["mean"], Mix(state["errors"], state.get("level", 0)), state["step"]
             if options.renew_tower:
                 self.renew_tower()
         self.encode = encoder(Tokenizer.from_file(str(options.checkpoint / "tokenizer.json")))
@@ -210,21 +148,21 @@ class Trainer:
         for name, value in self.model.state_dict().items():
             self.mean[name].copy_(value)
 
-    def train_step(self) -> float:
-        """Learns from one batch; returns the loss on the answers."""
+    def train_step(self, along: float) -> float:
+        """Learns from one batch; `along` says which part of the training lies behind. Returns the loss on the answers."""
         rng = np.random.default_rng([2, self.step])
-        if rng.random() < self.options.share_of_two:
+        if rng.random() < LEVELS[self.mix.level].share_of_two:
             batch = batch_of_two(rng, self.pairs, self.mix, self.encode)
         else:
-            batch = batch_of_one(rng, self.pairs.pool, self.mix, self.encode, 1 + self.step // 250)
+            batch = batch_of_one(rng, self.pairs.pool, self.mix, self.encode)
         with torch.autocast("cpu", torch.bfloat16):
             logits, features = forward(self.model, batch)
         loss = nn.functional.cross_entropy(logits, batch.labels[batch.labels != IGNORED])
         (loss + self.options.side * self._side_loss(rng, batch, features)).backward()
-        self.mix.learn(batch.kinds, answered_right(logits.detach(), batch))
+        self.mix.learn(batch.kinds, answered_right(logits.detach(), batch), along)
         for group in self.optimizer.param_groups:
             nn.utils.clip_grad_norm_(group["params"], 1.0)
-            rate = learning_rate(self.step, self.options.steps, peak=self.options.rate, floor=2e-5, warmup=150)
+            rate = learning_rate(self.step, along, peak=self.options.rate, floor=2e-5)
             group["lr"] = rate * group["scale"]
         self.optimizer.step()
         self.optimizer.zero_grad()
@@ -251,7 +189,7 @@ class Trainer:
         part = self.options.state.with_suffix(".part")
         parts = {"model": self.model, "heads": self.heads, "optimizer": self.optimizer}
         state = {name: value.state_dict() for name, value in parts.items()}
-        torch.save({**state, "mean": self.mean, "errors": self.mix.errors, "step": self.step}, part)
+        torch.save({**state, "mean": self.mean, "errors": self.mix.errors, "level": self.mix.level, "step": self.step}, part)
         part.rename(self.options.state)
 
 
@@ -261,9 +199,9 @@ def main() -> None:
     for name in ("scenes", "vision", "checkpoint", "state"):
         parser.add_argument(f"--{name}", type=Path, required=True)
     parser.add_argument("--steps", type=int, default=5000)
+    parser.add_argument("--minutes", type=float, default=10_000, help="finish in this time, with fewer steps if need be")
     parser.add_argument("--rate", type=float, default=1e-3)
     parser.add_argument("--tower-scale", type=float, default=0.5)
-    parser.add_argument("--share-of-two", type=float, default=0.35)
     parser.add_argument("--side", type=float, default=0.5)
     parser.add_argument("--more-pictures", type=int, default=16)
     parser.add_argument("--save-every", type=int, default=500)
@@ -272,16 +210,29 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     torch.manual_seed(2)
-    trainer = Trainer(options)
-    began, mean = time.monotonic(), 0.0
-    while trainer.step < options.steps:
-        loss = trainer.train_step()
+    run(Trainer(options), options)
+
+
+def run(trainer: Trainer, options: argparse.Namespace) -> None:
+    """Trains until the steps are done, or the minutes are over; SIGTERM ends it too, after the state was saved."""
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    began, start, mean = time.monotonic(), trainer.step / options.steps, 0.0
+    while trainer.step < options.steps and not stop.is_set():
+        spent = (time.monotonic() - began) / (60 * options.minutes)
+        if spent >= 1:
+            break
+        loss = trainer.train_step(max(trainer.step / options.steps, start + (1 - start) * spent))
         mean = 0.97 * mean + 0.03 * loss if mean else loss
         if trainer.step % 100 == 0:
             errors = {kind: round(error, 2) for kind, error in trainer.mix.errors.items()}
-            print(f"step {trainer.step} loss {mean:.3f} seconds {time.monotonic() - began:.0f} errors {errors}", flush=True)
-        if trainer.step % options.save_every == 0 or trainer.step == options.steps:
+            print(
+                f"step {trainer.step} level {trainer.mix.level} loss {mean:.3f} seconds {time.monotonic() - began:.0f} errors {errors}",
+                flush=True,
+            )
+        if trainer.step % options.save_every == 0:
             trainer.save()
+    trainer.save()
 
 
 if __name__ == "__main__":

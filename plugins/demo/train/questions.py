@@ -11,6 +11,8 @@ import numpy as np
 from scenes import COLOURS, KINDS, Shape
 
 Shapes = tuple[Shape, ...]
+MOST = 3
+"""Questions are asked about pictures of at most so many objects."""
 CLEAR = 0.1
 """Two centres at least this far apart, as a fraction of the picture, are plainly above or below one another."""
 

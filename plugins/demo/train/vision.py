@@ -37,6 +37,7 @@ VISION = CLIPVisionConfig(
 
 LOSS_WEIGHTS = {"kind": 2.0, "colour": 1.0, "column": 0.5, "centre": 1.0, "count": 0.5, "row": 0.5, "same kind": 0.5, "same colour": 0.3}
 OTHER_WEIGHT = 0.15
+WARMUP = 150
 ATTENTION = "float32_sdpa"
 """Training runs in bfloat16, but attention in float32: its backward pass is five times faster so on the CPU."""
 
@@ -76,12 +77,10 @@ class PatchHeads(nn.Module):
         return total
 
 
-def learning_rate(step: int, steps: int, *, peak: float, floor: float, warmup: int) -> float:
-    """Returns a rate that rises for `warmup` steps and then falls along a cosine from `peak` to `floor`."""
-    if step < warmup:
-        return peak * (step + 1) / warmup
-    along = min(1.0, (step - warmup) / max(1, steps - warmup))
-    return floor + (peak - floor) * 0.5 * (1 + math.cos(math.pi * along))
+def learning_rate(step: int, along: float, *, peak: float, floor: float) -> float:
+    """Returns a rate that rises for `WARMUP` steps, and falls along a cosine from `peak` to `floor` while `along` goes from 0 to 1."""
+    falling = floor + (peak - floor) * 0.5 * (1 + math.cos(math.pi * min(1.0, along)))
+    return falling * min(1.0, (step + 1) / WARMUP)
 
 
 @torch.no_grad()
@@ -130,7 +129,7 @@ def main() -> None:
         loss.backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(parameters, 1.0)
         for group in optimizer.param_groups:
-            group["lr"] = learning_rate(step, options.steps, peak=1.5e-3, floor=2e-4, warmup=150)
+            group["lr"] = learning_rate(step, step / options.steps, peak=1.5e-3, floor=2e-4)
         optimizer.step()
         optimizer.zero_grad()
         mean = loss.item() if step == start else 0.97 * mean + 0.03 * loss.item()
