@@ -53,10 +53,15 @@ def test_connector_serves_its_scheme() -> None:
 
 
 def test_curl_example_sends_a_conversation_that_can_be_read() -> None:
-    [body] = re.findall(r"-d '(\{.*?\})'\n", README, re.DOTALL)
+    [body] = re.findall(r"-d '(\{.*?\})'\n", README.replace("""'"$PICTURE"'""", "data:image/jpeg;base64,AAAA"), re.DOTALL)
     [message] = json.loads(body)["messages"]
     parts = parse_content(message["content"], ContentPolicy(), parameter="messages[0].content")
     assert [type(part) for part in parts].count(MediaPart) == 1
+
+
+def test_picture_of_the_curl_example_is_there() -> None:
+    [path] = re.findall(r"base64 < (\S+)", README)
+    assert (ROOT / path).is_file()
 
 
 @pytest.mark.parametrize("target", re.findall(r"`?make (\w+)`?", README))
