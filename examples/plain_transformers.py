@@ -1,6 +1,6 @@
 """The core in front of plain transformers: Inset fetches, decodes and processes, `generate` answers.
 
-python -m examples.plain_transformers CHECKPOINT "What is in the picture?" https://example.org/cat.jpg
+python -m examples.plain_transformers CHECKPOINT_FOLDER "What is in the picture?" https://example.org/cat.jpg
 """
 
 from __future__ import annotations
@@ -33,4 +33,6 @@ def main(folder: str, question: str, *image_urls: str) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 3:
+        sys.exit(__doc__)
     main(*sys.argv[1:])

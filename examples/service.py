@@ -63,6 +63,8 @@ def describe(prompt: ProcessedPrompt) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
     import uvicorn
 
     uvicorn.run(make_app(sys.argv[1]), host="127.0.0.1", port=8080)

@@ -47,6 +47,13 @@ def test_every_option_is_on_its_page() -> None:
             assert item.help in page, item.name
 
 
+@pytest.mark.parametrize("page", PAGES, ids=relative)
+def test_every_keyword_that_a_page_gives_to_an_engine_or_a_core_is_an_option(page: Path) -> None:
+    options = {item.name for name in Configs.__dataclass_fields__ for item in iter_options(type(getattr(Configs(), name)))}
+    calls = re.findall(r"(?:LLM|Core\.open)\(([^\n`]*)\)", page.read_text("utf-8"))
+    assert {name for call in calls for name in re.findall(r"\b(\w+)=", call)} <= options
+
+
 def test_every_error_is_on_its_page_with_its_code_and_status() -> None:
     rows = re.findall(r"^\| `(\w+)` \| (\d+) \| `(\w+)` \|", (REFERENCE / "errors.md").read_text("utf-8"), re.MULTILINE)
     assert {name: (code, int(status)) for code, status, name in rows} == {
