@@ -31,10 +31,12 @@ class Asked(NamedTuple):
 
 def main() -> None:
     """Asks twice about one picture; prints the answer, the stage times, and what the second ask saved."""
-    parser = argparse.ArgumentParser(prog="inset_demo", description=main.__doc__)
-    parser.add_argument("picture", nargs="?", type=Path, default=SAMPLES / "two-shapes.jpg")
-    parser.add_argument("question", nargs="?", default="What is in the picture?")
+    parser = argparse.ArgumentParser(prog="python -m inset_demo", description=main.__doc__)
+    parser.add_argument("picture", nargs="?", type=Path, default=SAMPLES / "two-shapes.jpg", help="a picture file; a sample when left out")
+    parser.add_argument("question", nargs="?", default="What is in the picture?", help="what to ask about it")
     options = parser.parse_args()
+    if not options.picture.is_file():
+        parser.error(f"there is no file {options.picture}")
     say = sys.stdout.write
     began = time.perf_counter()
     with inset.LLM("shapes-llava") as llm:
