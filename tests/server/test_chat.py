@@ -65,6 +65,20 @@ def test_async_client_works_side_by_side(server: Any, picture: Picture) -> None:
     assert len(set(answers)) == 3
 
 
+def test_async_client_streams_side_by_side(server: Any, picture: Picture) -> None:
+    async def read(client: openai.AsyncOpenAI, number: int) -> str:
+        stream = await client.chat.completions.create(messages=ask(image(picture(number % 3)), text("?")), stream=True, **GREEDY)
+        return "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
+
+    async def read_all() -> list[str]:
+        async with openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0) as client:
+            return await asyncio.gather(*(read(client, number) for number in range(6)))
+
+    answers = asyncio.run(read_all())
+    assert answers[:3] == answers[3:]
+    assert len(set(answers)) == 3
+
+
 def test_several_answers_are_repeatable_by_seed(client: openai.OpenAI) -> None:
     options: dict[str, Any] = {**GREEDY, "temperature": 1.0, "n": 3, "seed": 7}
     first = client.chat.completions.create(messages=ask(text("hi")), **options)

@@ -32,6 +32,7 @@ class Streaming:
 
     def __init__(self, url: str, **fields: Any) -> None:
         self.events: list[str] = []
+        self.is_cut = False
         self._begun = threading.Event()
         self._body = {"messages": [{"role": "user", "content": "tell"}], **LONG, **fields}
         self._thread = threading.Thread(target=self._read, args=(url,), daemon=True)
@@ -39,11 +40,14 @@ class Streaming:
         assert self._begun.wait(WAIT_SECONDS), "the stream did not begin"
 
     def _read(self, url: str) -> None:
-        with httpx.stream("POST", f"{url}/v1/chat/completions", json=self._body, timeout=WAIT_SECONDS) as response:
-            for line in response.iter_lines():
-                self.events += [line] if line else []
-                if len(self.events) > 3:
-                    self._begun.set()
+        try:
+            with httpx.stream("POST", f"{url}/v1/chat/completions", json=self._body, timeout=WAIT_SECONDS) as response:
+                for line in response.iter_lines():
+                    self.events += [line] if line else []
+                    if len(self.events) > 3:
+                        self._begun.set()
+        except httpx.RemoteProtocolError:
+            self.is_cut = True
 
     def wait(self) -> list[str]:
         self._thread.join(WAIT_SECONDS)
@@ -106,10 +110,20 @@ def test_several_front_ends_share_a_port_and_outlive_one_another(serve: Callable
     pages = [httpx.get(f"{server.url}/metrics").text for _ in range(6)]
     assert all(counted in page for page in pages)
     assert all('inset_mm_cache_items{front_end="front-' in page for page in pages)
+    running = [Streaming(server.url, max_tokens=1500) for _ in range(6)]
     fronts[0].kill()
     server.wait_for("front end .* has ended with status -9; 1 are left")
+    assert all(stream.wait()[-1] == "data: [DONE]" for stream in running if not stream.is_cut)
+    wait_until(
+        lambda: chat(server.url).status_code == 200 and "\ninset_engine_requests_running 0.0" in httpx.get(f"{server.url}/metrics").text
+    )
     assert {chat(server.url).json()["choices"][0]["message"]["content"] for _ in range(6)} == answers
     everyone = server.family()
+    [engine] = server.find("inset.engine.process.core_main")
+    running = [Streaming(server.url) for _ in range(3)]
+    engine.kill()
+    assert all('"code":"engine_dead"' in "".join(stream.wait()[-2:]) for stream in running)
+    assert chat(server.url).status_code == 503
     server.process.kill()
     server.stop(signal.SIGKILL)
     _, alive = psutil.wait_procs(everyone, timeout=30)
