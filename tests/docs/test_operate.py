@@ -30,7 +30,7 @@ EXAMPLES = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of a server that runs as the page says."""
-    checkpoint = build_tiny_llava(tmp_path_factory.mktemp("checkpoint"))
+    checkpoint = build_tiny_llava(tmp_path_factory.mktemp("models") / "checkpoint")
     command = [sys.executable, "-m", "inset", "serve", str(checkpoint), "--port", "0", "--in-process", "--log-level", "WARNING"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
@@ -52,6 +52,14 @@ def test_example_runs(url: str, example: str) -> None:
     ended = subprocess.run(["bash", "-c", example], env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "object" in ended.stdout or "status" in ended.stdout
+
+
+def test_official_client_streams_an_answer(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    picture = "data:image/png;base64," + base64.b64encode(encode_image(make_pixels(40, 30), "PNG")).decode()
+    [code] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    code = code.replace("http://127.0.0.1:8000", url).replace("https://example.org/cat.png", picture)
+    exec(code.replace("stream=True", "stream=True, max_tokens=4"), {})  # noqa: S102 - our own page
+    assert capsys.readouterr().out
 
 
 def test_options_that_the_page_names_exist() -> None:
