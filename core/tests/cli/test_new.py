@@ -62,3 +62,10 @@ def test_templates_use_no_other_door_than_plugins_have(path: Path) -> None:
     modules |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     ours = {module for module in modules if module.partition(".")[0] == "inset"}
     assert {module for module in ours if module not in ("inset", "inset.api") and not module.startswith("inset.testing.")} == set()
+
+
+@pytest.mark.parametrize("name", ["inset", "http", "https", "data", "file", "lru", "shm", "processor-only"])
+def test_a_name_of_the_cores_own_is_refused(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["new", "connector", name, "--folder", str(tmp_path / "x")]) == 1
+    assert "a name of the core's own" in capsys.readouterr().err
+    assert not (tmp_path / "x").exists()

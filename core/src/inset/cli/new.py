@@ -7,7 +7,9 @@ import re
 from pathlib import Path
 from typing import Final
 
+from inset.config import PluginConfig
 from inset.errors import ConfigError
+from inset.plugins import PluginHost
 
 __all__ = ["KINDS", "add_arguments", "render", "run"]
 
@@ -50,12 +52,14 @@ def render(kind: str, name: str, folder: Path) -> None:
         folder: Must be empty, or not exist.
 
     Raises:
-        ConfigError: The name has another form, or something lies in the folder.
+        ConfigError: The name has another form or is one of the core's own, or something lies in the folder.
     """
     if not _NAME.fullmatch(name):
         raise ConfigError(
             f"{name!r} is no name for a plugin: write lower-case letters, digits and hyphens, a letter first, such as 'my-store'."
         )
+    if name in _names_of_the_core():
+        raise ConfigError(f"{name!r} is a name of the core's own: a plugin that claims it is set aside. Choose another one.")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigError(f"{folder.name!r} exists and is not empty; choose another --folder.")
     template = TEMPLATES / kind
@@ -65,6 +69,13 @@ def render(kind: str, name: str, folder: Path) -> None:
             target = folder / _fill_in(path.as_posix(), name)
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(_fill_in(source.read_text("utf-8"), name), "utf-8")
+
+
+def _names_of_the_core() -> set[str]:
+    """Returns what the core itself has registered, and the URL schemes that it serves."""
+    registries = PluginHost(PluginConfig(plugins=()), distributions=()).registries
+    schemes = {scheme for connector in registries.media_connectors.view().values() for scheme in connector.schemes}
+    return {"inset", *schemes, *registries.media_connectors.view(), *registries.processor_caches.view()}
 
 
 def _fill_in(text: str, name: str) -> str:
