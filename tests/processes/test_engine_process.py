@@ -196,21 +196,22 @@ from inset.engine.process.launcher import EngineProcess
 
 process = EngineProcess(read_configs({"model": sys.argv[1]}, {}))
 process.wait_until_listening()
-print(process.pid, flush=True)
+print(process.pid, process.folder, flush=True)
 sys.stdin.read()
 """
 
 
-def test_killed_parent_leaves_no_engine_core_behind(checkpoint: Path) -> None:
+def test_killed_parent_leaves_neither_engine_core_nor_folder_behind(checkpoint: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(PARENT), str(checkpoint)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as parent:
         assert parent.stdout is not None
-        pid = int(parent.stdout.readline())
-        core = psutil.Process(pid)
+        pid, folder = parent.stdout.readline().decode().split()
+        core = psutil.Process(int(pid))
         parent.kill()
         gone, _ = psutil.wait_procs([core], timeout=WAIT_SECONDS)
         assert gone
+        assert not Path(folder).exists()
 
 
 def test_front_end_with_other_plugins_or_an_unservable_option_is_refused_with_the_reason(checkpoint: Path) -> None:

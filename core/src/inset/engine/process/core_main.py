@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -85,6 +86,7 @@ def main() -> int:
     """Serves front ends until the last one is gone; reads where and how from the first line of standard input."""
     die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the front ends drain first
+    parent, is_left = os.getppid(), threading.Event()
     start: dict[str, Any] = msgspec.json.decode(sys.stdin.buffer.readline())
     configure_log(start.get("log_level", "WARNING"))
     configs = read_configs(start["options"], environ={})
@@ -95,7 +97,7 @@ def main() -> int:
         return 1
     server = CoreServer(Path(start["folder"]), admit=assembly.admit, get_core=assembly.get_core)
     signal.signal(signal.SIGTERM, lambda *_: server.stop())
-    threading.Thread(target=_stop_when_input_ends, args=(server,), name="inset-parent-watch", daemon=True).start()
+    threading.Thread(target=_stop_when_input_ends, args=(server, is_left), name="inset-parent-watch", daemon=True).start()
     _, use_threads = load_model_setup()
     use_threads(configs.engine.engine_threads)
     try:
@@ -105,13 +107,16 @@ def main() -> int:
         return 1
     finally:
         assembly.close()
+        if is_left.is_set() or os.getppid() != parent:  # nobody else is left to remove it
+            shutil.rmtree(start["folder"], ignore_errors=True)
     return 0
 
 
-def _stop_when_input_ends(server: CoreServer) -> None:
+def _stop_when_input_ends(server: CoreServer, is_left: threading.Event) -> None:
     """The parent holds the other end of standard input; it is closed when the parent ends, however it ends."""
     while sys.stdin.buffer.read(4096):
         pass
+    is_left.set()
     server.stop()
 
 
