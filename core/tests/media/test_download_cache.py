@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -195,10 +196,22 @@ assert num_hits > 5
 def test_several_processes_store_find_drop_and_evict_without_harm(folder: Path) -> None:
     command = [sys.executable, "-W", "error", "-c", WORKER, str(folder)]
     workers = [subprocess.Popen([*command, str(seed)], stderr=subprocess.PIPE, text=True) for seed in range(3)]
-    for worker in workers:
-        _, errors = worker.communicate(timeout=120)
-        assert (worker.returncode, errors) == (0, "")
+    ended = [(worker.communicate(timeout=120)[1], worker.returncode) for worker in workers]
+    assert ended == [("", 0)] * 3
     assert size_of(folder) <= 24 * ENTRY_BYTES  # two others may each have had one item, bytes and entry, under way
+
+
+@pytest.mark.parametrize(("age_seconds", "is_kept"), [(0, True), (7200, False)])
+def test_file_under_way_in_another_process_is_spared_and_an_abandoned_one_is_not(folder: Path, age_seconds: int, is_kept: bool) -> None:
+    cache = make_cache(folder, max_bytes=4 * ENTRY_BYTES)
+    cache.store("http://a/", b"first", NONE)
+    unfinished = folder / "contents" / "new-abc"
+    unfinished.write_bytes(b"half")
+    then = time.time() - age_seconds
+    os.utime(unfinished, (then, then))
+    for number in range(4):
+        cache.store(f"http://b/{number}", b"%d" % number, NONE)
+    assert unfinished.exists() == is_kept
 
 
 READ_ONLY = """

@@ -30,6 +30,10 @@ ENTRY_BYTES: Final = 4096
 
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
+_UNFINISHED: Final = "new-"
+_ABANDONED_SECONDS: Final = 3600.0
+"""After this long, a file that was never renamed is one that its writer left behind when it died."""
+
 LOCK_TRIES: Final = 250
 LOCK_PAUSE_SECONDS: Final = 0.002
 
@@ -162,7 +166,7 @@ class DownloadCache:
         self._write(self._entries / _digest(url_text.encode()), json.dumps(known).encode())
 
     def _write(self, path: Path, data: bytes) -> None:
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix="new-", delete=False) as file:
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=_UNFINISHED, delete=False) as file:
             try:
                 file.write(data)
                 file.flush()
@@ -261,4 +265,6 @@ def _scan(*folders: Path) -> Iterator[tuple[float, int, Path]]:
                 status = item.stat(follow_symlinks=False)
             except FileNotFoundError:
                 continue
-            yield status.st_mtime, max(status.st_size, ENTRY_BYTES), Path(item.path)
+            is_being_written = item.name.startswith(_UNFINISHED) and time.time() - status.st_mtime < _ABANDONED_SECONDS
+            if not is_being_written:
+                yield status.st_mtime, max(status.st_size, ENTRY_BYTES), Path(item.path)
