@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 __all__ = ["MediaExecutor"]
 
 T = TypeVar("T")
+
+_NICENESS: Final = 10
+"""Of threads that decode: on busy cores they get a tenth of what the event loop and the engine get, so that answers keep their pace."""
 
 
 class MediaExecutor:
@@ -24,7 +29,7 @@ class MediaExecutor:
             video_threads: Threads for videos.
             torch_threads: Threads that torch may use for the work of each of them, where torch is loaded already.
         """
-        limit = partial(_limit_torch, torch_threads)
+        limit = partial(_begin, torch_threads)
         self._images = ThreadPoolExecutor(image_threads, thread_name_prefix="inset-media-image", initializer=limit)
         self._videos = ThreadPoolExecutor(video_threads, thread_name_prefix="inset-media-video", initializer=limit)
 
@@ -49,8 +54,10 @@ class MediaExecutor:
         self.close()
 
 
-def _limit_torch(num_threads: int) -> None:
-    """Limits torch in the calling thread; every thread has a number of its own, and a new one begins with all cores."""
+def _begin(torch_threads: int) -> None:
+    """Prepares a thread of a lane: it gives way to threads that answer, and torch uses no more threads for its work than allowed."""
+    if sys.platform == "linux":
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
     torch: Any = sys.modules.get("torch")
     if torch is not None:
-        torch.set_num_threads(num_threads)
+        torch.set_num_threads(torch_threads)  # every thread has a number of its own, and a new one begins with all cores
