@@ -1,7 +1,7 @@
 """Requests per second of 8 concurrent requests about a 640x480 JPEG, 16 tokens each, through `inset.LLM`.
 
 Run as ``python -m benchmarks.engine [--threads N] [--requests N] [--profile]``. Prints the rate for new and for repeated pictures, the
-ratio to a loop of transformers' `generate` over the same inputs, and the ratio to our own ceiling: the adapter's encoder, prefill and 16
+ratio to a loop of transformers' `generate` over the same inputs, and the ratio to our own ceiling: the module's encoder, prefill and 16
 decode steps of 8 with nothing around them. The start is compared with the import of the model's module. Times are wall-clock: run it on
 an idle machine.
 """
@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from benchmarks.step import NoAttention
+from benchmarks.step import own_cache_step
 from PIL import Image
 
 from inset import LLM, SamplingParams
@@ -31,9 +31,9 @@ from inset.checkpoint import load_checkpoint
 from inset.engine.prompts import TextPrompt
 from inset.inputs import ProcessedPrompt
 from inset.modeling.attention import register_paged_attention
-from inset.modeling.forward_context import forward_context
 from inset.modeling.interfaces import LoadOptions
 from inset.modeling.loading import load_adapter
+from inset.modeling.transformers_adapter import TransformersAdapter
 from inset.testing.tiny_checkpoints import build_tiny_llava
 
 CONCURRENCY = 8
@@ -130,14 +130,14 @@ def start_ratio(folder: Path) -> tuple[float, float]:
 def modules_alone(folder: Path, llm: LLM, all_prompts: Sequence[TextPrompt]) -> tuple[float, float]:
     """Returns requests per second of the modules alone, in groups of 8, with and without encoder and prefill.
 
-    Encoder and prefill run as the module's own; a decode step runs the packed text model with an attention that does nothing, and the head.
+    Encoder and prefill run as the module's own; a decode step of 8 runs the text model over transformers' own cache, and the head.
     """
     options = LoadOptions(torch.device("cpu"), torch.float32, register_paged_attention())
     adapter = load_adapter("inset_llava.model:LlavaAdapter", load_checkpoint(folder), options)
+    assert isinstance(adapter, TransformersAdapter)
     processed = [llm._call(llm.engine.core.process(prompt)) for prompt in all_prompts[:CONCURRENCY]]  # noqa: SLF001
     items = [{"pixel_values": pixels_of(prompt)} for prompt in processed]
     ids = [torch.tensor([min(token, TEXT_CONFIG["vocab_size"] - 1) for token in prompt.prompt_token_ids]) for prompt in processed]
-    one = torch.zeros(CONCURRENCY, dtype=torch.int64)
 
     @torch.inference_mode()
     def encode_and_prefill() -> None:
@@ -145,22 +145,22 @@ def modules_alone(folder: Path, llm: LLM, all_prompts: Sequence[TextPrompt]) -> 
         for input_ids in ids:
             adapter.plain_forward(input_ids)
 
-    @torch.inference_mode()
-    def decode() -> None:
-        for _ in range(NUM_TOKENS):
-            with forward_context(NoAttention()):
-                hidden = adapter.forward(adapter.embed_input_ids(one)[None], one[None])
-            adapter.compute_logits(hidden).argmax(-1)
-
-    encode_and_prefill()
-    decode()
-    times = []
-    for work in (encode_and_prefill, decode):
+    def seconds(work: Callable[[], None]) -> float:
+        work()
         started = time.perf_counter()
         for _ in range(3):
             work()
-        times.append((time.perf_counter() - started) / 3)
-    return CONCURRENCY / sum(times), CONCURRENCY / times[1]
+        return (time.perf_counter() - started) / 3
+
+    first = seconds(encode_and_prefill)
+    step = own_cache_step(adapter)  # from here on the text model runs with the attention of transformers
+
+    def decode() -> None:
+        for _ in range(NUM_TOKENS):
+            step()
+
+    steps = seconds(decode)
+    return CONCURRENCY / (first + steps), CONCURRENCY / steps
 
 
 def build_checkpoint(folder: Path) -> Path:

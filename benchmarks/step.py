@@ -25,6 +25,7 @@ from inset.inputs import EngineRequest
 from inset.modeling.attention import register_paged_attention
 from inset.modeling.forward_context import PackedAttention, forward_context
 from inset.modeling.interfaces import LoadOptions, ModelAdapter
+from inset.modeling.transformers_adapter import TransformersAdapter
 from inset.sampling_params import SamplingParams
 from inset.step import CachedRequestData, NewRequestData, SchedulerOutput
 from inset.testing.tiny_checkpoints import build_tiny_llava
@@ -117,7 +118,7 @@ def modules_step(adapter: ModelAdapter) -> Callable[[], None]:
     return step
 
 
-def own_cache_step(adapter: LlavaAdapter) -> Callable[[], None]:
+def own_cache_step(adapter: TransformersAdapter) -> Callable[[], None]:
     """Returns a function that runs the text model with transformers' dynamic cache."""
     from transformers import DynamicCache
 
