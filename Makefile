@@ -3,7 +3,7 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-PACKAGES := core plugins/llava plugins/qwen_vl plugins/connectors plugins/demo
+PACKAGES := core[engine,server,testing] plugins/llava plugins/qwen_vl plugins/connectors plugins/demo[client]
 
 .PHONY: install demo test check bench docs soak format
 
@@ -15,7 +15,7 @@ $(STAMP): pyproject.toml constraints.txt core/pyproject.toml $(wildcard plugins/
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation \
-		--editable "core[engine,server,testing]" $(foreach package,$(wordlist 2,9,$(PACKAGES)),--editable $(package))
+		$(foreach package,$(PACKAGES),--editable "$(package)")
 	touch $(STAMP)
 
 demo: install
