@@ -7,57 +7,9 @@ from typing import Any
 
 import pytest
 
-from inset.config import (
-    CacheConfig,
-    EngineConfig,
-    MediaConfig,
-    ModelConfig,
-    Option,
-    PluginConfig,
-    ServerConfig,
-    iter_options,
-    parse_option,
-    read_configs,
-    read_environment,
-)
+from inset.config import CacheConfig, EngineConfig, MediaConfig, ModelConfig, ServerConfig, read_configs
 from inset.errors import ConfigError
-
-
-def option(config: type[Any], name: str) -> Option:
-    return next(item for item in iter_options(config) if item.name == name)
-
-
-@pytest.mark.parametrize(
-    ("config", "name", "text", "value"),
-    [
-        (EngineConfig, "max_num_seqs", "7", 7),
-        (EngineConfig, "enable_prefix_caching", "off", False),
-        (EngineConfig, "encoder_cache_size", "9", 9),
-        (MediaConfig, "image_fetch_timeout_seconds", "1.5", 1.5),
-        (MediaConfig, "allowed_media_domains", "a.example, b.example", ("a.example", "b.example")),
-        (MediaConfig, "allowed_local_media_path", "/media", Path("/media")),
-        (ModelConfig, "limit_mm_per_prompt", '{"image": 4}', {"image": 4}),
-        (PluginConfig, "plugins", "", ()),
-    ],
-)
-def test_text_stands_for_a_value(config: type[Any], name: str, text: str, value: object) -> None:
-    assert parse_option(option(config, name), text) == value
-    assert read_environment(config, {option(config, name).variable: text}) == {name: value}
-
-
-@pytest.mark.parametrize(
-    ("config", "name", "text", "words"),
-    [
-        (EngineConfig, "max_num_seqs", "many", "say a whole number"),
-        (MediaConfig, "max_audio_seconds", "long", "say a number"),
-        (EngineConfig, "enable_prefix_caching", "perhaps", "say true or false"),
-        (ModelConfig, "limit_mm_per_prompt", "[4]", "say a JSON object"),
-    ],
-)
-def test_text_of_another_form_is_refused_with_both_spellings_of_the_option(config: type[Any], name: str, text: str, words: str) -> None:
-    item = option(config, name)
-    with pytest.raises(ConfigError, match=rf"{item.flag} \({item.variable}\) cannot be .*: {words}"):
-        parse_option(item, text)
+from inset.options import iter_options, parse_option
 
 
 def test_given_option_wins_over_environment_and_environment_over_default() -> None:
@@ -98,7 +50,7 @@ def test_values_of_another_type_are_refused(given: dict[str, Any]) -> None:
     ],
 )
 def test_value_out_of_limits_is_refused_whoever_makes_the_config(config: type[Any], name: str, text: str, words: str) -> None:
-    item = option(config, name)
+    item = next(item for item in iter_options(config) if item.name == name)
     with pytest.raises(ConfigError, match=rf"{item.flag} \({item.variable}\) cannot .*{words}"):
         read_configs({}, {item.variable: text})
     with pytest.raises(ConfigError, match=words):

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from inset.config import Configs, iter_options
+from inset.config import Configs
+from inset.options import iter_options
 from inset.server.app import ROUTES
 from inset.server.error_map import ERROR_TYPES
 from inset.server.protocol import ChatRequest

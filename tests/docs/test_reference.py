@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from inset import errors
-from inset.config import Configs, iter_options
+from inset.config import Configs
+from inset.options import iter_options
 
 ROOT = Path(__file__).parents[2]
 PAGES = (*sorted(ROOT.glob("docs/**/*.md")), ROOT / "README.md", *sorted(ROOT.glob("plugins/*/README.md")), ROOT / "core" / "README.md")

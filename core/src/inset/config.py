@@ -1,87 +1,29 @@
-"""Every option of Inset: frozen dataclasses, one per subject, and the only module that reads the environment.
+"""Every option of Inset: frozen dataclasses, one per subject.
 
-The option ``max_num_seqs`` is that keyword in Python, ``--max-num-seqs`` on the command line and ``INSET_MAX_NUM_SEQS`` in the environment.
-The command line wins over the environment, the environment over the default.
+`inset.options` says how an option is spelt and read. The command line wins over the environment, the environment over the default.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
-import json
 import os
-import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from inset.errors import ConfigError
+from inset.options import OptionsChecked, coerce_option, iter_options, option, read_environment
 
-__all__ = [
-    "CacheConfig",
-    "Configs",
-    "EngineConfig",
-    "MediaConfig",
-    "ModelConfig",
-    "Option",
-    "PluginConfig",
-    "ServerConfig",
-    "iter_options",
-    "parse_option",
-    "read_configs",
-    "read_environment",
-]
+__all__ = ["CacheConfig", "Configs", "EngineConfig", "MediaConfig", "ModelConfig", "PluginConfig", "ServerConfig", "read_configs"]
 
 MIB: Final = 1024**2
 GIB: Final = 1024**3
 
-C = TypeVar("C")
-
-
-def option(default: Any, help_text: str, *, least: float | None = None, most: float | None = None) -> Any:
-    """A field with its help and its limits; the unit stands in the name or in the text."""
-    metadata = {"help": help_text, "least": least, "most": most}
-    if callable(default):
-        return field(default_factory=default, metadata=metadata)
-    return field(default=default, metadata=metadata)
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """One option as command line, environment and documentation show it; `least` and `most` bound its value, or each value of a mapping."""
-
-    name: str
-    type: Any
-    default: Any
-    help: str
-    least: float | None = None
-    most: float | None = None
-
-    @property
-    def flag(self) -> str:
-        """The spelling on the command line."""
-        return "--" + self.name.replace("_", "-")
-
-    @property
-    def variable(self) -> str:
-        """The spelling in the environment."""
-        return "INSET_" + self.name.upper()
-
-
-class _Checked:
-    """Holds its values against the limits of its options, whoever makes it."""
-
-    __slots__ = ()
-
-    def __post_init__(self) -> None:
-        for item in iter_options(type(self)):
-            _check_limits(item, getattr(self, item.name))
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PluginConfig(_Checked):
+class PluginConfig(OptionsChecked):
     """Which plugins load."""
 
     plugins: tuple[str, ...] | None = option(
@@ -93,7 +35,7 @@ class PluginConfig(_Checked):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MediaConfig(_Checked):
+class MediaConfig(OptionsChecked):
     """How media is fetched and decoded, and how much of it."""
 
     media_connector: tuple[str, ...] = option((), "Media connectors to enable besides data and http, by name.")
@@ -133,7 +75,7 @@ class MediaConfig(_Checked):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelConfig(_Checked):
+class ModelConfig(OptionsChecked):
     """Which checkpoint is served, and how."""
 
     model: str = option("", "Checkpoint folder, or the name of a checkpoint that an installed plugin ships.")
@@ -158,7 +100,7 @@ class ModelConfig(_Checked):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CacheConfig(_Checked):
+class CacheConfig(OptionsChecked):
     """The processor cache."""
 
     mm_processor_cache_type: str | None = option(
@@ -174,7 +116,7 @@ class CacheConfig(_Checked):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EngineConfig(_Checked):
+class EngineConfig(OptionsChecked):
     """Scheduling and memory of the engine core."""
 
     max_num_seqs: int = option(64, "Most requests in one step.", least=1)
@@ -193,7 +135,7 @@ class EngineConfig(_Checked):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServerConfig(_Checked):
+class ServerConfig(OptionsChecked):
     """The HTTP server and its processes."""
 
     host: str = option("127.0.0.1", "Address to listen on.")
@@ -238,106 +180,6 @@ def read_configs(options: Mapping[str, Any], environ: Mapping[str, str] | None =
             raise ConfigError(f"There is no option {name!r}." + (f" Did you mean {' or '.join(map(repr, near))}?" if near else ""))
     values = {}
     for subject, config in hints.items():
-        given = {item.name: _coerce(item, options[item.name]) for item in iter_options(config) if item.name in options}
+        given = {item.name: coerce_option(item, options[item.name]) for item in iter_options(config) if item.name in options}
         values[subject] = config(**{**read_environment(config, environ), **given})
     return Configs(**values)
-
-
-def iter_options(config: type[Any]) -> Iterator[Option]:
-    """Yields the options of one config class, in the order of its fields."""
-    hints = typing.get_type_hints(config)
-    for item in dataclasses.fields(config):
-        default = item.default_factory() if item.default_factory is not dataclasses.MISSING else item.default
-        yield Option(item.name, hints[item.name], default, **item.metadata)
-
-
-def _check_limits(item: Option, value: Any) -> None:
-    """Refuses a value, or one of the values of a mapping, that is out of the option's limits."""
-    values = value.values() if isinstance(value, Mapping) else () if value is None else (value,)
-    expected = _plain_kind(typing.get_args(_kind_of(item))[1]) if isinstance(value, Mapping) else None
-    for part in values:
-        if expected not in (None, Any) and not _is_a(part, expected):
-            raise ConfigError(f"{item.flag} ({item.variable}) cannot hold {part!r}: it must be {_name_of(expected)}.")
-        if item.least is not None and not part >= item.least:  # not a number is no number of anything
-            raise ConfigError(f"{item.flag} ({item.variable}) cannot be {part!r}: it must be {item.least:g} or more.")
-        if item.most is not None and part > item.most:
-            raise ConfigError(f"{item.flag} ({item.variable}) cannot be {part!r}: it must be {item.most:g} or less.")
-
-
-def _coerce(item: Option, value: Any) -> Any:
-    """Returns a value given in Python in the form that the config holds: texts are parsed, lists become tuples."""
-    if value is None:
-        return item.default
-    kind = _kind_of(item)
-    if isinstance(value, str) and kind is not str:
-        return parse_option(item, value)
-    if isinstance(value, list | set | frozenset) and typing.get_origin(kind) is tuple:
-        return tuple(value)
-    expected = _plain_kind(kind)
-    if not _is_a(value, expected):
-        raise ConfigError(f"{item.name} cannot be {value!r}: it must be {_name_of(expected)}.")
-    return Path(value) if expected is Path else value
-
-
-def _kind_of(item: Option) -> Any:
-    """Returns the type of an option without None."""
-    if typing.get_origin(item.type) in (typing.Union, types.UnionType):
-        return next(kind for kind in typing.get_args(item.type) if kind is not type(None))
-    return item.type
-
-
-def _plain_kind(kind: Any) -> Any:
-    return typing.get_origin(kind) or kind
-
-
-def _is_a(value: object, kind: Any) -> bool:
-    accepted = {float: (int, float), Mapping: (Mapping,), Path: (os.PathLike,)}.get(kind, (kind,))
-    return isinstance(value, accepted) and (kind is bool or not isinstance(value, bool))
-
-
-def _name_of(kind: Any) -> str:
-    names = {int: "a whole number", float: "a number", bool: "True or False", tuple: "a list", Mapping: "a mapping", Path: "a path"}
-    return names.get(kind, "text")
-
-
-def parse_option(item: Option, text: str) -> Any:
-    """Returns the value that a text on the command line or in the environment stands for.
-
-    Lists are comma-separated, mappings are JSON, switches are 1/0, true/false, yes/no or on/off.
-
-    Raises:
-        ConfigError: The text has not the option's form; the option is named.
-    """
-    try:
-        return _parse(_kind_of(item), text)
-    except ValueError as error:
-        raise ConfigError(f"{item.flag} ({item.variable}) cannot be {text!r}: {error}") from error
-
-
-def _parse(kind: Any, text: str) -> Any:
-    if kind is bool:
-        lowered = text.strip().lower()
-        if lowered not in {"1", "0", "true", "false", "yes", "no", "on", "off"}:
-            raise ValueError("say true or false")
-        return lowered in {"1", "true", "yes", "on"}
-    if typing.get_origin(kind) is tuple:
-        return tuple(part.strip() for part in text.split(",") if part.strip())
-    if typing.get_origin(kind) in (Mapping, dict):
-        value = json.loads(text)
-        if not isinstance(value, dict):
-            raise ValueError("say a JSON object")
-        return value
-    try:
-        return kind(text)
-    except ValueError:
-        raise ValueError(f"say {_name_of(kind)}") from None
-
-
-def read_environment(config: type[C], environ: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Returns the options of one config class that the environment sets.
-
-    Raises:
-        ConfigError: A variable has not the form of its option.
-    """
-    source = os.environ if environ is None else environ
-    return {item.name: parse_option(item, source[item.variable]) for item in iter_options(config) if item.variable in source}

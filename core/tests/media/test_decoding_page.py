@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from inset.config import MediaConfig, iter_options
+from inset.config import MediaConfig
 from inset.errors import InvalidRequestError
 from inset.media.container import CONTAINER_FORMATS
 from inset.media.frame_list import pack_frames
 from inset.media.image_header import IMAGE_FORMATS
 from inset.media.io import default_media_io
+from inset.options import iter_options
 
 PAGE = (Path(__file__).parents[3] / "docs/reference/media-decoding.md").read_text(encoding="utf-8")
 

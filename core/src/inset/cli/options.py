@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from inset.cli.plugins import add_plugin_options, read_plugin_config
-from inset.config import MIB, Configs, Option, PluginConfig, iter_options, parse_option, read_configs
+from inset.config import MIB, Configs, PluginConfig, read_configs
 from inset.errors import ConfigError
+from inset.options import Option, iter_options, parse_option
 
 __all__ = ["add_options", "iter_described", "read_options"]
 

@@ -10,7 +10,8 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from inset.config import PluginConfig, read_environment
+from inset.config import PluginConfig
+from inset.options import read_environment
 from inset.plugins import PluginHost, PluginReport, PluginState
 from inset.registry import normalize_name
 

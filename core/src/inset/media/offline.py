@@ -7,11 +7,12 @@ import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from inset.config import MediaConfig, read_environment
+from inset.config import MediaConfig
 from inset.identity import JSON
 from inset.media.fetcher import MediaFetcher
 from inset.media.io import MediaIO, default_media_io
 from inset.media.ref import MediaRef
+from inset.options import read_environment
 from inset.plugins import get_default_host
 
 if TYPE_CHECKING:

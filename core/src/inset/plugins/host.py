@@ -8,10 +8,11 @@ from functools import cache
 import importlib_metadata
 
 from inset.checkpoint import Checkpoint
-from inset.config import PluginConfig, read_environment
+from inset.config import PluginConfig
 from inset.errors import ConfigError, InsetError, PluginContractError, PluginError, UnknownNameError
 from inset.identity import canonical_json, framed_sha256
 from inset.inputs import MediaIOFactory
+from inset.options import read_environment
 from inset.plugins.advice import make_report
 from inset.plugins.checks import isolated
 from inset.plugins.discovery import discover
