@@ -2,11 +2,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
+from inset.checkpoint import load_checkpoint
+from inset.errors import UnknownNameError
 from inset.plugins import PluginHost
+from inset.processing.processor import MultiModalProcessor
+from inset.testing.tiny_checkpoints import CHAT_TEMPLATE, save_configs
 
 
 def test_host_without_discovery_has_the_built_ins_alone(plugin_host_without_discovery: PluginHost) -> None:
@@ -35,3 +41,25 @@ def test_plugin_loads_nothing_and_blocks_nothing_for_those_who_do_not_ask(tmp_pa
 @pytest.mark.usefixtures("network_block")
 def test_block_for_one_test_may_lie_within_that_of_the_run() -> None:
     pass
+
+
+def test_equal_arguments_build_a_checkpoint_once(build_once: Callable[..., Path]) -> None:
+    built = []
+
+    def build(folder: Path, *, flavour: str = "plain") -> Path:
+        built.append(flavour)
+        return folder
+
+    assert build_once(build) == build_once(build)
+    assert build_once(build, flavour="sweet") != build_once(build)
+    assert built == ["plain", "sweet"]
+
+
+def test_processor_is_built_from_what_the_plugin_module_registers_alone(
+    make_plugin_processor: Callable[[ModuleType, Path], MultiModalProcessor], tmp_path: Path
+) -> None:
+    plugin = ModuleType("nothing_registered")
+    folder = save_configs(tmp_path / "configs", {"config": {"model_type": "unheard-of", "architectures": ["None"]}})
+    assert load_checkpoint(folder).chat_template == CHAT_TEMPLATE
+    with pytest.raises(UnknownNameError, match="unheard-of"):
+        make_plugin_processor(plugin, folder)

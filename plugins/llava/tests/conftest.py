@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import copy
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
-import tokenizers
 
 from inset.checkpoint import Checkpoint, load_checkpoint
-from inset.media.executor import MediaExecutor
-from inset.media.image import ImageIO
 from inset.processing.processor import MultiModalProcessor
-from inset.processing.registry import build_processor
-from inset.registry import ProcessorRegistry
-from inset.testing.tiny_checkpoints import build_tiny_llava, build_tiny_llava_next
+from inset.testing.tiny_checkpoints import build_tiny_llava, build_tiny_llava_next, save_configs
 from inset_llava import plugin
 
 MakeCheckpoint = Callable[..., Checkpoint]
@@ -57,19 +52,8 @@ def preprocessor_configs() -> dict[str, dict[str, Any]]:
     return copy.deepcopy({"clip": _CLIP, "siglip": _SIGLIP, "llava": llava, "next": _NEXT})
 
 
-@pytest.fixture(scope="session")
-def tokenizer_json() -> str:
-    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
-    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = tokenizers.decoders.ByteLevel()
-    alphabet = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
-    tokenizer.train_from_iterator([], tokenizers.trainers.BpeTrainer(vocab_size=256, initial_alphabet=alphabet, show_progress=False))
-    tokenizer.add_special_tokens(["<s>", "</s>", "<image>"])
-    return str(tokenizer.to_str())
-
-
 @pytest.fixture
-def make_checkpoint(tmp_path: Path, tokenizer_json: str) -> MakeCheckpoint:
+def make_checkpoint(tmp_path: Path) -> MakeCheckpoint:
     """Writes the configs and the tokenizer of a checkpoint; keyword arguments replace parts of them."""
 
     def make(
@@ -80,14 +64,11 @@ def make_checkpoint(tmp_path: Path, tokenizer_json: str) -> MakeCheckpoint:
         vision: dict[str, Any] | None = None,
         config: dict[str, Any] | None = None,
     ) -> Checkpoint:
-        folder = tmp_path / f"{model_type}-{len(list(tmp_path.iterdir()))}"
-        folder.mkdir()
-        (folder / "tokenizer.json").write_text(tokenizer_json)
-        files: dict[str, Any] = {
+        configs: dict[str, Any] = {
             "config": {
                 "model_type": model_type,
                 "architectures": ["Llava"],
-                "image_token_index": 258,
+                "image_token_index": 3,
                 "vision_config": {"model_type": "clip_vision_model", "image_size": 336, "patch_size": 14, **(vision or {})},
                 "text_config": {"model_type": "llama", "hidden_size": 8},
                 **(config or {}),
@@ -97,42 +78,28 @@ def make_checkpoint(tmp_path: Path, tokenizer_json: str) -> MakeCheckpoint:
             if processor is None
             else processor,
         }
-        for name, value in files.items():
-            (folder / f"{name}.json").write_text(json.dumps(value))
-        return load_checkpoint(folder)
+        return load_checkpoint(save_configs(tmp_path / f"{model_type}-{len(list(tmp_path.iterdir()))}", configs))
 
     return make
 
 
 @pytest.fixture
-def pool() -> Iterator[MediaExecutor]:
-    with MediaExecutor(image_threads=2, video_threads=1) as executor:
-        yield executor
-
-
-@pytest.fixture
-def make_processor(make_checkpoint: MakeCheckpoint, pool: MediaExecutor) -> MakeProcessor:
+def make_processor(
+    make_checkpoint: MakeCheckpoint, make_plugin_processor: Callable[[ModuleType, Path], MultiModalProcessor]
+) -> MakeProcessor:
     """Builds the processor of a checkpoint that `make_checkpoint` writes."""
 
     def make(model_type: str = "llava", **parts: Any) -> MultiModalProcessor:
-        registry = ProcessorRegistry()
-        plugin.register_processors(registry)
-        checkpoint = make_checkpoint(model_type, **parts)
-        return build_processor(registry, checkpoint, media_io_factories={"image": ImageIO}, pool=pool).processor
+        return make_plugin_processor(plugin, make_checkpoint(model_type, **parts).folder)
 
     return make
 
 
 @pytest.fixture(scope="session")
-def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """Returns a function (family, options) -> folder of a random checkpoint with weights; equal options give the same folder."""
-    made: dict[str, Path] = {}
+def tiny_checkpoint(build_once: Callable[..., Path]) -> Callable[..., Path]:
+    """Returns a function (family, options) -> folder of a random checkpoint with weights."""
 
     def make(family: str, **options: Any) -> Path:
-        name = f"{family}-{sorted(options.items())}"
-        if name not in made:
-            build = build_tiny_llava if family == "llava" else build_tiny_llava_next
-            made[name] = build(tmp_path_factory.mktemp(family), **options)
-        return made[name]
+        return build_once(build_tiny_llava if family == "llava" else build_tiny_llava_next, **options)
 
     return make

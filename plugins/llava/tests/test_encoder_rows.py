@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,11 @@ import pytest
 import torch
 
 from inset.checkpoint import load_checkpoint
-from inset.media.executor import MediaExecutor
 from inset.modeling.attention import register_paged_attention
 from inset.modeling.interfaces import LoadOptions
 from inset.modeling.loading import load_adapter
 from inset.processing.inputs import ProcessorInputs
-from inset.processing.registry import build_processor
-from inset.registry import ProcessorRegistry
+from inset.processing.processor import MultiModalProcessor
 from inset_llava import plugin
 
 ADAPTERS = {"llava": "inset_llava.model:LlavaAdapter", "llava_next": "inset_llava.model:LlavaNextAdapter"}
@@ -27,12 +26,13 @@ ADAPTERS = {"llava": "inset_llava.model:LlavaAdapter", "llava_next": "inset_llav
 @pytest.mark.parametrize("family", ["llava", "llava_next"])
 @pytest.mark.parametrize("tower", ["clip", "siglip"])
 def test_the_encoder_gives_the_rows_that_the_plan_promised(
-    tiny_checkpoint: Callable[..., Path], pool: MediaExecutor, family: str, tower: str
+    tiny_checkpoint: Callable[..., Path],
+    make_plugin_processor: Callable[[ModuleType, Path], MultiModalProcessor],
+    family: str,
+    tower: str,
 ) -> None:
     checkpoint = load_checkpoint(tiny_checkpoint(family, tower=tower))
-    registry = ProcessorRegistry()
-    plugin.register_processors(registry)
-    processor = build_processor(registry, checkpoint, media_io_factories={}, pool=pool).processor
+    processor = make_plugin_processor(plugin, checkpoint.folder)
     options = LoadOptions(torch.device("cpu"), torch.float32, register_paged_attention())
     adapter = load_adapter(ADAPTERS[family], checkpoint, options)
     random_ = random.Random(6)

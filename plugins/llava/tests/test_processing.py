@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 MakeProcessor = Callable[..., "MultiModalProcessor"]
 GOLDEN = Path(__file__).parent / "golden"
 CASES = sorted(json.loads((GOLDEN / "index.json").read_text())["cases"])
-IMAGE_TOKEN = 258
+IMAGE_TOKEN = 3
 
 
 def normalize(pixels: NDArray[np.uint8], config: dict[str, Any]) -> NDArray[np.float32]:

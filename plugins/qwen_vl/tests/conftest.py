@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ast
-import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,15 +14,12 @@ import pytest
 import torch
 
 from inset.checkpoint import Checkpoint, load_checkpoint
-from inset.media.executor import MediaExecutor
-from inset.media.image import ImageIO
 from inset.modeling.attention import register_paged_attention
 from inset.modeling.interfaces import LoadOptions, ModelAdapter
 from inset.modeling.loading import load_adapter
 from inset.processing.processor import MultiModalProcessor
-from inset.processing.registry import build_processor
-from inset.registry import ModelRegistry, ProcessorRegistry
-from inset.testing.tiny_checkpoints import save_byte_tokenizer
+from inset.registry import ModelRegistry
+from inset.testing.tiny_checkpoints import save_configs
 from inset.testing.tiny_qwen_vl import QWEN_SPECIAL_TOKENS, QwenFamily, build_tiny_qwen_vl
 from inset_qwen_vl import plugin
 
@@ -50,12 +46,9 @@ def make_checkpoint(tmp_path: Path) -> MakeCheckpoint:
         video: dict[str, Any] | None = None,
         config: dict[str, Any] | None = None,
     ) -> Checkpoint:
-        folder = tmp_path / f"{family}-{len(list(tmp_path.iterdir()))}"
-        folder.mkdir()
-        save_byte_tokenizer(folder, special_tokens=QWEN_SPECIAL_TOKENS)
         half = {"patch_size": 16, "image_mean": [0.5] * 3, "image_std": [0.5] * 3} if family == "qwen3_vl" else {}
         tokens = ("vision_start", "vision_end", "image", "video")
-        files: dict[str, Any] = {
+        configs: dict[str, Any] = {
             "config": {
                 "model_type": family,
                 "architectures": ["Qwen"],
@@ -67,42 +60,30 @@ def make_checkpoint(tmp_path: Path) -> MakeCheckpoint:
             "preprocessor_config": {"image_processor_type": "Qwen2VLImageProcessor", **half, **(image or {})},
             "video_preprocessor_config": half if video is None else video,
         }
-        for name, value in files.items():
-            (folder / f"{name}.json").write_text(json.dumps(value))
-        return load_checkpoint(folder)
+        folder = tmp_path / f"{family}-{len(list(tmp_path.iterdir()))}"
+        return load_checkpoint(save_configs(folder, configs, special_tokens=QWEN_SPECIAL_TOKENS))
 
     return make
 
 
 @pytest.fixture
-def pool() -> Iterator[MediaExecutor]:
-    with MediaExecutor(image_threads=2, video_threads=1) as executor:
-        yield executor
-
-
-@pytest.fixture
-def make_processor(make_checkpoint: MakeCheckpoint, pool: MediaExecutor) -> MakeProcessor:
+def make_processor(
+    make_checkpoint: MakeCheckpoint, make_plugin_processor: Callable[[ModuleType, Path], MultiModalProcessor]
+) -> MakeProcessor:
     """Builds the processor of a checkpoint that `make_checkpoint` writes, or of one with weights."""
 
     def make(family: QwenFamily = "qwen2_vl", *, folder: Path | None = None, **parts: Any) -> MultiModalProcessor:
-        registry = ProcessorRegistry()
-        plugin.register_processors(registry)
-        checkpoint = make_checkpoint(family, **parts) if folder is None else load_checkpoint(folder)
-        return build_processor(registry, checkpoint, media_io_factories={"image": ImageIO}, pool=pool).processor
+        return make_plugin_processor(plugin, folder or make_checkpoint(family, **parts).folder)
 
     return make
 
 
 @pytest.fixture(scope="session")
-def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """Returns a function (family, options) -> folder of a random checkpoint with weights; equal options give the same folder."""
-    made: dict[str, Path] = {}
+def tiny_checkpoint(build_once: Callable[..., Path]) -> Callable[..., Path]:
+    """Returns a function (family, options) -> folder of a random checkpoint with weights."""
 
     def make(family: QwenFamily, **options: Any) -> Path:
-        name = f"{family}-{sorted(options.items())}"
-        if name not in made:
-            made[name] = build_tiny_qwen_vl(tmp_path_factory.mktemp(family), family, **options)
-        return made[name]
+        return build_once(build_tiny_qwen_vl, family, **options)
 
     return make
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["CHAT_TEMPLATE", "build_tiny_llava", "build_tiny_llava_next", "save_byte_tokenizer"]
+__all__ = ["CHAT_TEMPLATE", "build_tiny_llava", "build_tiny_llava_next", "save_byte_tokenizer", "save_configs"]
 
 CHAT_TEMPLATE: Final = (
     "{% for message in messages %}{{ message['role'] | upper }}: "
@@ -152,6 +152,31 @@ def save_byte_tokenizer(folder: Path, *, special_tokens: Sequence[str] = _SPECIA
         },
     )
     (folder / "chat_template.jinja").write_text(chat_template, "utf-8")
+
+
+def save_configs(
+    folder: Path,
+    configs: Mapping[str, Mapping[str, Any]],
+    *,
+    special_tokens: Sequence[str] = _SPECIAL_TOKENS,
+    chat_template: str = CHAT_TEMPLATE,
+) -> Path:
+    """Saves a checkpoint without weights: enough for a processor, and made in no time.
+
+    Args:
+        folder: Where to; made where it does not exist.
+        configs: Name of a file without its ``.json`` -> what it holds, such as ``{"config": {...}, "preprocessor_config": {...}}``.
+        special_tokens: As in `save_byte_tokenizer`.
+        chat_template: Jinja text.
+
+    Returns:
+        The folder.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    save_byte_tokenizer(folder, special_tokens=special_tokens, chat_template=chat_template)
+    for name, config in configs.items():
+        _write(folder / f"{name}.json", config)
+    return folder
 
 
 def _vision_config(tower: Tower, initializer_range: float, changes: Mapping[str, Any] | None) -> dict[str, Any]:
