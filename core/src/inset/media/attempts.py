@@ -157,12 +157,14 @@ def _guard(job: _Job) -> Iterator[None]:
         raise
     except BaseException as error:  # also SystemExit, which would end the loop of all connectors
         _log.warning("The connector %s failed with %s.", type(job.connector).__name__, type(error).__name__)
-        raise MediaFetchError(f"The connector for {job.url.scheme}: failed ({type(error).__name__}).", stage="fetch") from error
+        message = f"The connector for {job.url.scheme}: failed ({type(error).__name__})."
+        raise MediaFetchError(message, code="connector_failed", stage="fetch") from error
 
 
 def _check_stream(stream: object, url: MediaUrl) -> ByteStream:
     if not isinstance(stream, ByteStream):
-        raise MediaFetchError(f"The connector for {url.scheme}: gave a {type(stream).__name__}, not a ByteStream.", stage="fetch")
+        message = f"The connector for {url.scheme}: gave a {type(stream).__name__}, not a ByteStream."
+        raise MediaFetchError(message, code="connector_failed", stage="fetch")
     return stream
 
 

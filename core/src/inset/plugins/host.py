@@ -95,6 +95,15 @@ class PluginHost:
             f"{', '.join(record.candidate.name for record in asked)}."
         )
 
+    def ask_for_media_io(self, plugin: str, modality: str, info: Checkpoint) -> MediaIOFactory | None:
+        """Returns what one loaded plugin answers to the hook ``get_media_io``, or None where it leaves the choice to others.
+
+        Raises:
+            PluginContractError: It raises, or answers with something that cannot be called.
+        """
+        record = next(record for record in self._loaded() if record.candidate.name == plugin)
+        return _ask_for_media_io(record, modality, info)
+
     def _processor_owner(self, info: Checkpoint) -> str | None:
         processors = self.registries.processors
         owner = processors.owner_of(info.model_type) if info.model_type in processors else None
