@@ -1,6 +1,6 @@
 """The core in front of plain transformers: Inset fetches, decodes and processes, `generate` answers.
 
-python -m examples.plain_transformers CHECKPOINT_FOLDER "What is in the picture?" https://example.org/cat.jpg
+python -m examples.plain_transformers CHECKPOINT "What is in the picture?" https://example.org/cat.jpg
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ def answer(core: Core, model: Any, question: str, image_urls: Sequence[str], *, 
     return core.tokenizer.decode(output[0, inputs["input_ids"].shape[1] :].tolist())
 
 
-def main(folder: str, question: str, *image_urls: str) -> None:
-    """Loads a checkpoint twice: its configs for the core, its weights for transformers."""
-    model = AutoModelForImageTextToText.from_pretrained(folder, dtype=torch.float32).eval()
-    with Core.open(folder) as core:
+def main(checkpoint: str, question: str, *image_urls: str) -> None:
+    """Loads a checkpoint, a folder or the name of a shipped one, twice: its configs for the core, its weights for transformers."""
+    with Core.open(checkpoint) as core:
+        model = AutoModelForImageTextToText.from_pretrained(core.checkpoint.folder, dtype=torch.float32).eval()
         print(answer(core, model, question, image_urls))
 
 

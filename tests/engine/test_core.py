@@ -16,7 +16,16 @@ from PIL import Image
 
 import inset
 from inset import LLM, ChatPrompt, ContentPolicy, Core, SamplingParams
-from inset.errors import ConfigError, InvariantError, ItemLimitError, MediaPolicyError, PlaceholderError, UnknownNameError
+from inset.engine.prompts import read_prompt
+from inset.errors import (
+    ConfigError,
+    InvariantError,
+    ItemLimitError,
+    MediaNotCachedError,
+    MediaPolicyError,
+    PlaceholderError,
+    UnknownNameError,
+)
 from inset.inputs import ProcessedPrompt
 from inset.testing.plugin_site import PluginSite, open_plugin_site
 from inset.testing.tiny_qwen_vl import build_tiny_qwen_vl
@@ -177,6 +186,27 @@ def test_a_uuid_stands_for_media_that_was_seen(core: Core, picture: Picture) -> 
     assert again.mm_hashes == seen.mm_hashes
 
 
+def test_error_of_processing_again_says_where_the_item_stood(core: Core, picture: Picture) -> None:
+    """A uuid alone, whose item the engine half has lost, and the front half with it."""
+    named = {"type": "image_url", "image_url": {"url": data_url(picture(1))}, "uuid": "mine"}
+    core.process_sync([{"role": "user", "content": [named]}])
+    other = {"type": "image_url", "image_url": {"url": data_url(picture(2))}}
+    messages = [{"role": "user", "content": [{"type": "text", "text": "Which?"}, other, {**named, "image_url": None}]}]
+
+    async def process_twice() -> None:
+        prepared = await core.prepare(read_prompt(messages), SamplingParams(max_tokens=1), request_id="again")
+        try:
+            core.release(prepared.commit_id)
+            core.reset_mm_cache()
+            await core.process_again(prepared, [], lost_before=2**62)
+        finally:
+            prepared.close()
+
+    with pytest.raises(MediaNotCachedError) as caught:
+        asyncio.run(process_twice())
+    assert (caught.value.modality, caught.value.item_index, caught.value.parameter) == ("image", 1, "messages[0].content[2]")
+
+
 def test_many_threads_may_use_one_core(core: Core, picture: Picture) -> None:
     conversations = [ask(data_url(picture(number))) for number in range(8)]
     expected = [core.process_sync(messages).mm_hashes for messages in conversations]
@@ -256,3 +286,9 @@ def test_planning_imports_neither_torch_nor_transformers(checkpoints: dict[str, 
     )
     ended = subprocess.run([sys.executable, "-c", code, checkpoints["llava"]], capture_output=True, text=True, timeout=60, check=False)
     assert (ended.stdout, ended.returncode) == ("[]\n", 0), ended.stderr
+
+
+def test_core_opened_by_the_name_of_a_shipped_checkpoint_tells_where_it_lies() -> None:
+    with Core.open("shapes-llava", plugins=["llava", "demo"]) as core:
+        assert core.checkpoint.model_type == "llava"
+        assert core.checkpoint.weight_files

@@ -40,7 +40,9 @@ class MediaConfig(OptionsChecked):
 
     media_connector: tuple[str, ...] = option((), "Media connectors to enable besides data and http, by name.")
     media_connector_options: Mapping[str, Mapping[str, Any]] = option(dict, "Connector name -> its own options, as JSON.")
-    allowed_media_domains: tuple[str, ...] = option((), "Hosts that media may be fetched from; empty allows every public host.")
+    allowed_media_domains: tuple[str, ...] = option(
+        (), "Hosts that media may be fetched from, and schemes, such as ark:, whose URLs need not name one; empty allows every public host."
+    )
     allow_private_media_hosts: tuple[str, ...] = option((), "Hosts that may resolve to private, loopback or link-local addresses.")
     allowed_local_media_path: Path | None = option(None, "Folder under which file: URLs may be read; unset refuses them all.")
     media_url_allow_redirects: bool = option(True, "Follow redirects, at most 10, each checked like the first URL.")

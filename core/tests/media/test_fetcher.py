@@ -31,7 +31,7 @@ from inset.media.http import HttpConnector
 from inset.media.stream import ByteStream, FetchLimits
 from inset.media.url import MediaUrl
 from inset.testing.conformance.connector import make_budget, wait_until, wait_until_waiting
-from inset.testing.media_io import EncodedAudioIO, EncodedBytesIO
+from inset.testing.media_io import EncodedAudioIO, EncodedBytesIO, EncodedVideoIO
 from inset.testing.media_server import MediaServer, Reply
 from inset.testing.watched_connector import watch
 
@@ -396,12 +396,27 @@ def test_one_caller_with_a_later_deadline_outlives_a_shared_fetch() -> None:
         connector.is_held = True
         first = pool.submit(fetcher.fetch_image, "careless://fine/", EncodedBytesIO())
         connector.wait_for("num_opens", 1)
-        second = pool.submit(fetcher.fetch_image, "careless://fine/", EncodedBytesIO())
+        budget = make_budget()
+        second = pool.submit(fetcher.fetch_image, "careless://fine/", EncodedBytesIO(), budget=budget)
         connector.wait_for("num_opens", 2)
         connector.is_held = False
         with pytest.raises(MediaTimeoutError):
             first.result(20)
         assert second.result(20).data == b"fine"
+        assert budget.downloaded_bytes == len(b"fine")
+
+
+def test_one_url_as_video_and_as_audio_at_the_same_time_is_downloaded_once() -> None:
+    connector = watch(CarelessConnector())
+    with MediaFetcher([connector], MediaConfig()) as fetcher, ThreadPoolExecutor(2) as pool:
+        connector.is_held = True
+        video_io, audio_io = EncodedVideoIO(setting="frames"), EncodedAudioIO(setting="track")
+        video = pool.submit(fetcher.fetch_video, "careless://fine/", video_io)
+        audio = pool.submit(fetcher.fetch_audio, "careless://fine/", audio_io)
+        wait_until_waiting(fetcher, 2)
+        connector.is_held = False
+        assert (video.result(20).key, audio.result(20).key) == (video_io.load_bytes_ref(b"fine").key, audio_io.load_bytes_ref(b"fine").key)
+    assert connector.num_opens == 1
 
 
 def test_hundred_items_are_fetched_at_once(media_server: MediaServer) -> None:

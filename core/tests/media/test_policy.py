@@ -98,8 +98,20 @@ def test_host_that_is_not_allowed_is_refused_for_every_scheme(url: str) -> None:
         MediaPolicy(MediaConfig(allowed_media_domains=("example.com",))).check_host(MediaUrl.parse(url))
 
 
-def test_url_without_a_host_passes_the_host_list() -> None:
-    MediaPolicy(MediaConfig(allowed_media_domains=("example.com",))).check_host(MediaUrl.parse("data:image/png;base64,AA"))
+@pytest.mark.parametrize("url", ["ark:anchor", "ARK:anchor", "ark:///anchor", "ark:", "zip+ark:anchor", "arks:anchor"])
+def test_url_without_a_host_passes_no_host_list_that_does_not_name_its_scheme(url: str) -> None:
+    with pytest.raises(MediaPolicyError, match=r"names no host, and the operator's --allowed-media-domains"):
+        MediaPolicy(MediaConfig(allowed_media_domains=("example.com",))).check_host(MediaUrl.parse(url))
+    policy = MediaPolicy(MediaConfig(allowed_media_domains=("Ark:", "zip+*:", "arks:")))
+    policy.check_host(MediaUrl.parse(url))
+    with pytest.raises(MediaPolicyError, match="is not allowed"):
+        policy.check_host(MediaUrl.parse("ark://evil.example/anchor"))
+    MediaPolicy(MediaConfig()).check_host(MediaUrl.parse(url))
+
+
+@pytest.mark.parametrize("url", ["data:image/png;base64,AA", "file:///media/a.png", "file://localhost/media/a.png"])
+def test_url_that_leads_nowhere_else_passes_the_host_list(url: str) -> None:
+    MediaPolicy(MediaConfig(allowed_media_domains=("example.com",))).check_host(MediaUrl.parse(url))
 
 
 def test_literal_address_is_refused_before_a_socket_is_made() -> None:

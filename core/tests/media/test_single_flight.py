@@ -8,7 +8,7 @@ import pytest
 
 from inset.errors import MediaFetchError, TooLargeError
 from inset.media.gather import gather_or_cancel
-from inset.media.single_flight import SingleFlight
+from inset.media.single_flight import Meter, SingleFlight
 from inset.testing.conformance.connector import make_budget
 
 
@@ -110,11 +110,11 @@ def test_each_caller_gets_an_error_of_his_own() -> None:
 def test_bytes_count_up_to_the_highest_mark_for_each_caller() -> None:
     async def work(flights: SingleFlight[str], fetch: Fetch) -> None:
         early, late = make_budget(), make_budget()
-        first = start(flights.join("a", fetch, budget=early))
+        first = start(flights.join("a", fetch, meter=Meter(early)))
         for num_bytes in (100, 700, 50, 300):  # the second attempt begins again
             fetch.steps.put_nowait(num_bytes)
         await settle()
-        second = start(flights.join("a", fetch, budget=late))
+        second = start(flights.join("a", fetch, meter=Meter(late)))
         await settle()
         assert late.downloaded_bytes == 700
         for step in (900, None):
@@ -127,7 +127,7 @@ def test_bytes_count_up_to_the_highest_mark_for_each_caller() -> None:
 
 def test_last_caller_whose_budget_is_spent_ends_the_flight() -> None:
     async def work(flights: SingleFlight[str], fetch: Fetch) -> None:
-        waiting = [start(flights.join("a", fetch, budget=make_budget(limit))) for limit in (10, 20)]
+        waiting = [start(flights.join("a", fetch, meter=Meter(make_budget(limit)))) for limit in (10, 20)]
         await settle()
         for num_bytes, is_over in ((10, [False, False]), (15, [True, False]), (25, [True, True])):
             fetch.steps.put_nowait(num_bytes)
@@ -147,7 +147,7 @@ def test_caller_who_is_over_his_budget_at_once_leaves_at_once() -> None:
         fetch.steps.put_nowait(100)
         await settle()
         with pytest.raises(TooLargeError):
-            await flights.join("a", fetch, budget=make_budget(99))
+            await flights.join("a", fetch, meter=Meter(make_budget(99)))
         fetch.steps.put_nowait(None)
         assert await first == "fetched"
 
@@ -178,3 +178,17 @@ def test_first_failure_cancels_the_others_and_is_raised_as_it_is() -> None:
 
 def test_nothing_to_wait_for_is_done_at_once() -> None:
     assert asyncio.run(gather_or_cancel([])) == []
+
+
+def test_caller_who_joins_a_second_flight_for_the_same_item_pays_once() -> None:
+    async def work(flights: SingleFlight[str], fetch: Fetch) -> None:
+        budget = make_budget()
+        meter = Meter(budget)
+        for steps in ((100, MediaFetchError("no")), (70, 130, None)):
+            waiting = start(flights.join("a", fetch, meter=meter))
+            for step in steps:
+                fetch.steps.put_nowait(step)
+            await asyncio.gather(waiting, return_exceptions=True)
+        assert budget.downloaded_bytes == 130
+
+    run(work)

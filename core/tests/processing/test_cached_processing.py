@@ -185,6 +185,28 @@ def test_a_leader_that_is_closed_while_it_decodes_still_serves_its_followers(
     assert work.num_decodes == 1
 
 
+@pytest.mark.parametrize("is_async", [True, False])
+def test_all_waiting_is_done_before_the_failure_of_an_item_that_another_request_processes_is_raised(
+    make_processor: MakeProcessor, cache: ProcessorCacheFront, png: MakePng, work: Any, *, is_async: bool
+) -> None:
+    """The first failure in request order is raised, also where this request met with a later one itself, and sooner."""
+    processor = make_processor(cache)
+    followed, own, whole = png(64, 64)[:-40], png(32, 32)[:-40], png()
+    work.may_go_on.clear()
+    with (
+        processor.apply_phase1(inputs([followed, whole], request_id="leader")) as leader,
+        processor.apply_phase1(inputs([followed, whole, own], request_id="follower")) as follower,
+    ):
+        work.may_go_on.set()
+        wait: Callable[[], None] = (lambda: asyncio.run(follower.wait_decodes_async())) if is_async else follower.wait_decodes
+        with pytest.raises(MediaDecodeError) as caught:
+            wait()
+        assert caught.value.item_index == 0
+        assert follower.items[1].processed is not None
+        with pytest.raises(MediaDecodeError):
+            leader.wait_decodes()
+
+
 def test_a_damaged_item_fails_every_request_at_its_own_position(
     make_processor: MakeProcessor, cache: ProcessorCacheFront, png: MakePng, work: Any
 ) -> None:

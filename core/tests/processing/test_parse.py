@@ -220,6 +220,28 @@ def test_embeddings_pass_instead_of_media(options: ParseOptions, name: str, give
     assert items.get_fields(0) == {}
 
 
+@pytest.mark.parametrize("shape", [(30, 40, 3), (3, 30, 40), (6, 9, 3)])
+@pytest.mark.parametrize("is_alone", [True, False])
+def test_floats_in_the_form_of_a_picture_are_refused_as_one(options: ParseOptions, shape: tuple[int, ...], *, is_alone: bool) -> None:
+    picture = np.zeros(shape, np.float32)
+    with pytest.raises(InvalidRequestError, match="An image array must be uint8") as caught:
+        parse_mm_data({"image": picture if is_alone else [np.zeros((2, 2, 3), np.uint8), picture]}, options)
+    assert caught.value.item_index == (0 if is_alone else 1)
+
+
+@pytest.mark.parametrize("shape", [(3, 2, 4), (1, 2, 4), (2, 4), (4, 4), (3, 4)])
+def test_floats_as_wide_as_an_embedding_are_embeddings_whatever_else_they_could_be(options: ParseOptions, shape: tuple[int, ...]) -> None:
+    items = parse_mm_data({"image": np.zeros(shape, np.float32)}, options)["image"]
+    assert isinstance(items, EmbeddingItems)
+    assert len(items) == (shape[0] if len(shape) == 3 else 1)
+
+
+@pytest.mark.parametrize("shape", [(2, 5), (1, 2, 5), (2, 2, 5)])
+def test_embeddings_of_another_width_are_refused_with_the_right_one(options: ParseOptions, shape: tuple[int, ...]) -> None:
+    with pytest.raises(InvalidRequestError, match=r"must be \(num_embeds, 4\)"):
+        parse_mm_data({"image": np.zeros(shape, np.float32)}, options)
+
+
 def test_bfloat16_embeddings_become_float32(options: ParseOptions) -> None:
     import torch
 

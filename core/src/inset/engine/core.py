@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import torch
 
     from inset.cache.base import CacheMessage, ProcessorCacheFront
+    from inset.checkpoint import Checkpoint
     from inset.config import MediaConfig
     from inset.engine.input_processor import GatheredInputs
     from inset.engine.limits import EngineLimits
@@ -105,6 +106,11 @@ class Core:
         return open_core(model=str(model), **options)
 
     @property
+    def checkpoint(self) -> Checkpoint:
+        """The checkpoint's configs, and the folder that its name stood for."""
+        return self.processor.info.checkpoint
+
+    @property
     def num_decoded_bytes(self) -> int:
         """Bytes that are reserved for decoded media now."""
         return self._process_budget.decoded_bytes
@@ -120,22 +126,27 @@ class Core:
         budget = RequestBudget(self._media_config, self._process_budget)
         try:
             gathered = await self._input_processor.gather(prompt, request_id=request_id, budget=budget, stages=stages)
-            with gathered.placing():
+            with gathered.places.noted():
                 state, processed, resolved = await self._process(gathered.inputs, params, stages)
         except BaseException:
             budget.close()
             raise
         request = make_engine_request(request_id, processed, resolved, self.tokenizer.eos_token_ids)
-        return PreparedPrompt(processed, request, resolved, state=state, budget=budget, stages=stages)
+        return PreparedPrompt(processed, request, resolved, state=state, budget=budget, stages=stages, places=gathered.places)
 
     async def process_again(self, prepared: PreparedPrompt, missing: Sequence[tuple[bytes, int]], *, lost_before: int = 0) -> None:
-        """Processes a prompt again whose items the engine half of the processor cache has lost, and commits them under the same id."""
+        """Processes a prompt again whose items the engine half of the processor cache has lost, and commits them under the same id.
+
+        Raises:
+            ClientError: As `prepare`.
+        """
         if self.cache is not None:
             self.cache.drop(missing, lost_before=lost_before)
         state = prepared.state
-        await self._in_thread(self.processor.restart, state)
-        await state.wait_decodes_async()
-        processed = await self._in_thread(self.processor.apply_phase2, state)
+        with prepared.places.noted():
+            await self._in_thread(self.processor.restart, state)
+            await state.wait_decodes_async()
+            processed = await self._in_thread(self.processor.apply_phase2, state)
         prepared.prompt = processed
         prepared.request = make_engine_request(prepared.commit_id, processed, prepared.params, self.tokenizer.eos_token_ids)
 
@@ -154,7 +165,7 @@ class Core:
         with RequestBudget(self._media_config, self._process_budget) as budget:
             gathered = await self._gather(prompt, budget)
             inputs = dataclasses.replace(gathered.inputs, skip_mm_cache=gathered.inputs.skip_mm_cache or self._has_engine)
-            with gathered.placing():
+            with gathered.places.noted():
                 state, processed, _ = await self._process(inputs, None, StageTimes())
                 state.close()
                 return processed
@@ -179,7 +190,7 @@ class Core:
         """
         with RequestBudget(self._media_config, self._process_budget) as budget:
             gathered = await self._gather(prompt, budget)
-            with gathered.placing():
+            with gathered.places.noted():
                 return await self._in_thread(self.processor.plan_prompt, gathered.inputs)
 
     def plan_sync(self, prompt: AnyPrompt) -> ProcessedPrompt:

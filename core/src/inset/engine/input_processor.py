@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from inset.engine.content_parts import MediaPart
 from inset.engine.embeds import read_embeds
+from inset.engine.item_places import ItemPlaces
 from inset.engine.media_sources import group_by_modality
 from inset.engine.prompts import ChatPrompt, TextPrompt, read_token_ids
 from inset.engine.renderer import RenderedPrompt
-from inset.errors import InsetError, InvalidRequestError
+from inset.errors import InvalidRequestError
 from inset.inputs import MODALITIES
 from inset.processing.inputs import ProcessorInputs
 from inset.processing.phases import run_phase
@@ -37,23 +37,11 @@ class GatheredInputs(NamedTuple):
 
     Attributes:
         inputs: What the processor takes.
-        parts: Where its items stood in the request.
+        places: Where its items stood in the request.
     """
 
     inputs: ProcessorInputs
-    parts: Sequence[MediaPart]
-
-    @contextmanager
-    def placing(self) -> Iterator[None]:
-        """Notes in an error that names an item where the client put it."""
-        try:
-            yield
-        except InsetError as error:
-            if error.modality is not None and error.item_index is not None:
-                places = [part.parameter for part in self.parts if part.modality == error.modality]
-                if error.item_index < len(places):
-                    error.locate(parameter=places[error.item_index])
-            raise
+    places: ItemPlaces
 
 
 class InputProcessor:
@@ -94,7 +82,7 @@ class InputProcessor:
             skip_mm_cache=options.skip_mm_cache,
             budget=budget,
         )
-        return GatheredInputs(inputs, parts)
+        return GatheredInputs(inputs, ItemPlaces.of(parts))
 
     def _read(self, prompt: PromptInput) -> tuple[RenderedPrompt, Any]:
         """Returns the rendered prompt, and the embeddings that stand in place of a whole prompt, or None; the processor checks them."""

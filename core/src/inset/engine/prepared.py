@@ -10,6 +10,7 @@ from inset.identity import framed_sha256
 from inset.inputs import MODALITIES, EngineRequest, MultiModalFeature
 
 if TYPE_CHECKING:
+    from inset.engine.item_places import ItemPlaces
     from inset.engine.stage_times import StageTimes
     from inset.inputs import ProcessedPrompt
     from inset.media.budget import RequestBudget
@@ -30,6 +31,7 @@ class PreparedPrompt:
         params: With `max_tokens` resolved.
         commit_id: The id under which the processor cache committed the items.
         stages: Where its time went so far.
+        places: Where its items stood in the request.
         is_sent: The engine core has it.
     """
 
@@ -42,12 +44,14 @@ class PreparedPrompt:
         state: MultiModalApplyState,
         budget: RequestBudget,
         stages: StageTimes,
+        places: ItemPlaces,
     ) -> None:
         self.prompt = prompt
         self.request = request
         self.params = params
         self.commit_id = request.request_id
         self.stages = stages
+        self.places = places
         self.is_sent = False
         self.state = state
         self._budget = budget

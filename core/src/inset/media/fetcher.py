@@ -26,7 +26,7 @@ from inset.media.io import MediaIO
 from inset.media.media_loop import MediaLoop
 from inset.media.policy import MediaPolicy
 from inset.media.ref import MediaRef
-from inset.media.single_flight import SingleFlight
+from inset.media.single_flight import Meter, SingleFlight
 from inset.media.stream import ByteStream, FetchLimits
 from inset.media.url import MediaUrl
 from inset.registry import MediaConnectorRegistry
@@ -204,11 +204,13 @@ class MediaFetcher(FetchSurface):
             limits = FetchLimits(max_bytes=max_bytes, timeout_seconds=times.timeout_seconds)
             return await download(connector, url, limits, times=times, cache=self._cache, on_progress=on_progress)
 
-        key = (url.text, modality, max_bytes) if connector.is_shared else object()
+        # Not by modality: a clip whose picture and sound are asked for at the same time is downloaded once.
+        key = (url.text, max_bytes) if connector.is_shared else object()
+        meter = Meter(budget)
         while True:
             is_late = self._flights.is_flying(key)
             try:
-                return await self._flights.join(key, fetch, budget=budget)
+                return await self._flights.join(key, fetch, meter=meter)
             except MediaTimeoutError:
                 if not is_late:  # who joined a flight that was under way has time left of its own, until `_patience` ends it
                     raise

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from ipaddress import IPv4Address, IPv6Address, IPv6Network
 from typing import Final
 
 from inset.config import MediaConfig
 from inset.errors import ConfigError, MediaPolicyError
 from inset.media.url import MediaUrl, normalize_host
+from inset.registry import is_scheme
 
 __all__ = ["MediaPolicy", "find_refusal"]
 
@@ -39,21 +40,37 @@ _LOCAL_NAT64: Final = IPv6Network("64:ff9b:1::/48")
 _ISATAP: Final = (0x00005EFE, 0x02005EFE)
 
 
+_BOUND_OTHERWISE: Final = frozenset({"data", "file"})
+"""Schemes without hosts that lead nowhere else: to the URL itself, and to the folder that the operator named."""
+
+
 class MediaPolicy:
     """The operator's rules, checked before a connection is made and, for addresses, where its socket is made."""
 
     def __init__(self, config: MediaConfig) -> None:
-        self._allowed_hosts = _normalize_all("allowed_media_domains", config.allowed_media_domains)
+        names = config.allowed_media_domains
+        self._is_limited = bool(names)
+        self._allowed_schemes = frozenset(name[:-1].lower() for name in names if _is_scheme_name(name)) | _BOUND_OTHERWISE
+        self._allowed_hosts = _normalize_all("allowed_media_domains", [name for name in names if not _is_scheme_name(name)])
         self._private_hosts = _normalize_all("allow_private_media_hosts", config.allow_private_media_hosts)
         self.allow_redirects = config.media_url_allow_redirects
 
     def check_host(self, url: MediaUrl) -> None:
-        """Lets a URL pass whose host is allowed; one without a host passes.
+        """Lets a URL pass whose host is allowed, or which names none and whose scheme is allowed.
 
         Raises:
-            MediaPolicyError: The host is not in ``--allowed-media-domains``.
+            MediaPolicyError: ``--allowed-media-domains`` has neither.
         """
-        if self._allowed_hosts and url.host is not None and url.host not in self._allowed_hosts:
+        if not self._is_limited:
+            return
+        prefix, plus, _ = url.scheme.partition("+")
+        if url.host is None and self._allowed_schemes.isdisjoint((url.scheme, f"{prefix}{plus}*")):
+            message = (
+                f"This {url.scheme}: URL names no host, and the operator's --allowed-media-domains names the hosts that are allowed; "
+                f"it can name the scheme, as '{url.scheme}:'."
+            )
+            raise MediaPolicyError(message, stage="fetch")
+        if url.host is not None and url.host not in self._allowed_hosts:
             message = f"The host {url.host!r} is not allowed; the operator's --allowed-media-domains names the hosts that are."
             raise MediaPolicyError(message, stage="fetch")
 
@@ -131,7 +148,11 @@ def _embedded(address: IPv4Address | IPv6Address) -> Iterator[IPv4Address]:
         yield IPv4Address(number & 0xFFFFFFFF)
 
 
-def _normalize_all(option: str, hosts: tuple[str, ...]) -> frozenset[str]:
+def _is_scheme_name(name: str) -> bool:
+    return name.endswith(":") and is_scheme(name[:-1].lower())
+
+
+def _normalize_all(option: str, hosts: Sequence[str]) -> frozenset[str]:
     normal = set()
     for host in hosts:
         try:

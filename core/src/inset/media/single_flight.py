@@ -7,7 +7,7 @@ import copy
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, Protocol, TypeVar
 
-__all__ = ["Charge", "SingleFlight"]
+__all__ = ["Charge", "Meter", "SingleFlight"]
 
 T = TypeVar("T")
 
@@ -19,21 +19,32 @@ class Charge(Protocol):
         """Counts bytes; raises when the request may have no more."""
 
 
-class _Participant(Generic[T]):
-    """One caller that waits for a flight, and what has been counted against its budget."""
+class Meter:
+    """Counts the bytes of one item against a budget up to the highest mark: what a further attempt, or flight, brings again counts once."""
 
     def __init__(self, budget: Charge | None) -> None:
-        self.done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._budget = budget
-        self._charged_bytes = 0
+        self._counted_bytes = 0
+
+    def reach(self, num_bytes: int) -> None:
+        """Is told how many bytes have arrived; raises when the request may have no more."""
+        if self._budget is not None and num_bytes > self._counted_bytes:
+            self._budget.add_downloaded(num_bytes - self._counted_bytes)
+            self._counted_bytes = num_bytes
+
+
+class _Participant(Generic[T]):
+    """One caller that waits for a flight."""
+
+    def __init__(self, meter: Meter | None) -> None:
+        self.done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._meter = meter
 
     def charge(self, num_bytes: int) -> None:
-        # Up to the highest mark: bytes that a further attempt brings again count once.
-        if self._budget is None or num_bytes <= self._charged_bytes or self.done.done():
+        if self._meter is None or self.done.done():
             return
         try:
-            self._budget.add_downloaded(num_bytes - self._charged_bytes)
-            self._charged_bytes = num_bytes
+            self._meter.reach(num_bytes)
         except Exception as error:
             self.done.set_exception(error)
 
@@ -91,19 +102,19 @@ class SingleFlight(Generic[T]):
         """Tells whether `join` would join others."""
         return key in self._flights
 
-    async def join(self, key: Hashable, fetch: Callable[[Callable[[int], None]], Awaitable[T]], *, budget: Charge | None = None) -> T:
+    async def join(self, key: Hashable, fetch: Callable[[Callable[[int], None]], Awaitable[T]], *, meter: Meter | None = None) -> T:
         """Returns what `fetch` returns, which is started unless a flight of this key is under way.
 
         Args:
             key: Two calls with equal keys may share one result.
             fetch: Called with a function that it tells the number of bytes that have arrived.
-            budget: Counts the bytes for this caller alone.
+            meter: Counts the bytes for this caller alone; who joins again for the same item brings the same one.
         """
         flight = self._flights.get(key)
         if flight is None:
             flight = self._flights[key] = _Flight()
             flight.task = asyncio.create_task(self._fly(key, flight, fetch))
-        participant: _Participant[T] = _Participant(budget)
+        participant: _Participant[T] = _Participant(meter)
         flight.participants.add(participant)
         participant.charge(flight.num_bytes)
         try:

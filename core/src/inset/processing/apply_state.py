@@ -155,14 +155,18 @@ class MultiModalApplyState:
         Raises:
             InsetError: The first failure in request order, with modality and item index.
         """
-        collect_media_decodes(list(self._jobs.values()))
-        self._take_results()
+        failures = _Failures()
+        with failures.kept():
+            collect_media_decodes(list(self._jobs.values()))
         for item, flight in self._followed():
-            with _following(item):
+            with failures.kept(), _following(item):
                 processed = flight.wait(_MAX_WAIT_SECONDS)
-            if processed is None:  # its leader is gone, and we are next
-                collect_media_decodes([self._submit(item)])
-            self._keep(item, processed)
+                if processed is not None:
+                    self._keep(item, processed)
+                elif not failures:  # its leader is gone, and we are next
+                    collect_media_decodes([self._submit(item)])
+        failures.raise_first(self.items)
+        self._take_results()
 
     async def wait_decodes_async(self) -> None:
         """The same without blocking the event loop. A caller that is cancelled still waits for work that runs, then is cancelled.
@@ -170,14 +174,18 @@ class MultiModalApplyState:
         Raises:
             InsetError: The first failure in request order, with modality and item index.
         """
-        await collect_media_decodes_async(list(self._jobs.values()))
-        self._take_results()
+        failures = _Failures()
+        with failures.kept():
+            await collect_media_decodes_async(list(self._jobs.values()))
         for item, flight in self._followed():
-            with _following(item):
+            with failures.kept(), _following(item):
                 processed = await flight.wait_async(_MAX_WAIT_SECONDS)
-            if processed is None:
-                await collect_media_decodes_async([self._submit(item)])
-            self._keep(item, processed)
+                if processed is not None:
+                    self._keep(item, processed)
+                elif not failures:
+                    await collect_media_decodes_async([self._submit(item)])
+        failures.raise_first(self.items)
+        self._take_results()
 
     def commit(self) -> Sequence[CommittedItem] | None:
         """Hands the items to the cache, which closes the transaction; returns None where there is no cache."""
@@ -221,10 +229,7 @@ class MultiModalApplyState:
             if item.mm_hash in self._flights and item.mm_hash not in self._jobs and item.processed is None:
                 yield item, self._flights[item.mm_hash]
 
-    def _keep(self, item: ItemState, processed: ProcessedItem | None) -> None:
-        if processed is None:
-            self._take_results()
-            return
+    def _keep(self, item: ItemState, processed: ProcessedItem) -> None:
         for other in self.items:
             if other.mm_hash == item.mm_hash:
                 other.processed = processed
@@ -239,6 +244,31 @@ class MultiModalApplyState:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+
+class _Failures:
+    """What went wrong while a request waited, told when all of the waiting is done."""
+
+    def __init__(self) -> None:
+        self._errors: list[InsetError] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._errors)
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        try:
+            yield
+        except InsetError as error:
+            self._errors.append(error)
+
+    def raise_first(self, items: Sequence[ItemState]) -> None:
+        """Raises the failure of the first item in request order; one that lies in no item comes before all."""
+        if self._errors:
+            places: dict[tuple[str | None, int | None], int] = {
+                (item.modality, item.original_index): place for place, item in enumerate(items)
+            }
+            raise min(self._errors, key=lambda error: places.get((error.modality, error.item_index), -1))
 
 
 @contextmanager

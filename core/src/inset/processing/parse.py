@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["ParseOptions", "parse_mm_data"]
 
 _EMBEDS: Final = "_embeds"
+_CHANNELS: Final = (3, 4)
+"""Of pictures; a single one cannot be told from a batch of one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +67,7 @@ def parse_mm_data(mm_data: Mapping[str, object], options: ParseOptions) -> dict[
             continue
         if modality in parsed:
             raise InvalidRequestError(f"Give {modality}s either as media or as embeddings, not both.", stage="parse", modality=modality)
-        if name != modality or _is_embeddings(given):
+        if name != modality or _is_embeddings(given, options):
             parsed[modality] = _parse_embeddings(modality, given, options)
         else:
             parsed[modality] = _parse_media(modality, given, options)
@@ -104,7 +106,7 @@ def _prepare(modality: str, item: object, options: ParseOptions) -> object:
     """One item as it is stored; checked as far as that needs no decoding."""
     if item is None:
         return None
-    if _is_embeddings(item):
+    if _is_embeddings(item, options):
         raise InvalidRequestError(f"Give {modality}s either as media or as embeddings, not both.")
     if isinstance(item, bytes | bytearray | memoryview):
         ref = options.get_media_io(modality).load_bytes_ref(bytes(item))
@@ -136,14 +138,23 @@ def _prepare_sound(ref: MediaRef[AudioSamples], options: ParseOptions) -> MediaR
     return mix_down(ref) if options.mixes_audio_down else ref
 
 
-def _is_embeddings(given: object) -> bool:
-    """Whether this is an array of floats, a mapping of fields, or a list of such: media come as uint8, or as samples with their rate."""
+def _is_embeddings(given: object, options: ParseOptions) -> bool:
+    """Whether this is an array of floats, a mapping of fields, or a list of such: media come as uint8, or as samples with their rate.
+
+    Floats whose last dimension is as wide as an embedding are embeddings; others that have the three dimensions and the channels of a
+    picture are one, which whoever reads pictures refuses as not uint8.
+    """
     import numpy as np
 
     if isinstance(given, list):
-        return bool(given) and all(_is_embeddings(item) for item in given)
+        return bool(given) and all(_is_embeddings(item, options) for item in given)
+    if isinstance(given, Mapping):
+        return True
     array = to_array(given)
-    return isinstance(given, Mapping) or (array is not None and array.ndim in (2, 3) and np.issubdtype(array.dtype, np.floating))
+    if array is None or array.ndim not in (2, 3) or not np.issubdtype(array.dtype, np.floating):
+        return False
+    is_picture = array.ndim == 3 and (array.shape[2] in _CHANNELS or array.shape[0] in _CHANNELS)
+    return array.shape[-1] == options.embed_size or not is_picture
 
 
 def _parse_embeddings(modality: str, given: object, options: ParseOptions) -> ModalityDataItems:
