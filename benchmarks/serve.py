@@ -14,13 +14,15 @@ import base64
 import functools
 import io
 import json
+import multiprocessing
 import re
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import Connection
 from typing import Any, Final
 
 import aiohttp
@@ -35,6 +37,7 @@ NUM_TOKENS: Final = 16
 VGA: Final = (640, 480)
 HD: Final = (1280, 720)
 LARGE: Final = (4000, 3000)
+SERVED_SECONDS: Final = 120.0
 
 
 def make_image(number: int, size: tuple[int, int], form: str) -> bytes:
@@ -136,14 +139,37 @@ async def render(client: Client, requests: int, *, is_new: bool) -> dict[str, fl
     return {"p50_ms": 1000 * statistics.median(seconds)}
 
 
+@contextmanager
+def pictures_served(count: int) -> Iterator[list[str]]:
+    """Serves new PNGs of 12 megapixels from a process of its own: sending them must not hold up the client that measures."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_serve_pictures, args=(theirs, count))
+    process.start()
+    theirs.close()
+    try:
+        if not ours.poll(SERVED_SECONDS):
+            raise SystemExit("the pictures were not served in time")
+        yield ours.recv()
+    finally:
+        ours.close()
+        process.join(SERVED_SECONDS)
+
+
+def _serve_pictures(pipe: Connection, count: int) -> None:
+    """Serves until the other end of the pipe is closed."""
+    with MediaServer() as media, suppress(EOFError):
+        pipe.send([media.serve(f"/{number}.png", make_image(int(time.time()) + number, LARGE, "PNG")) for number in range(count)])
+        pipe.recv()
+
+
 async def text_beside_media(client: Client, requests: int) -> dict[str, float]:
     """Times short text requests alone, and while eight PNGs of 12 megapixels are fetched by http and processed."""
     text: list[dict[str, Any]] = [{"type": "text", "text": "Say hello."}]
     for _ in range(5):
         await client.chat(text, max_tokens=4)
     idle = [await client.chat(text, max_tokens=4) for _ in range(max(20, requests))]
-    with MediaServer() as media:
-        urls = [media.serve(f"/{number}.png", make_image(int(time.time()) + number, LARGE, "PNG")) for number in range(8)]
+    with pictures_served(8) as urls:
         busy = asyncio.gather(*(client.chat(question(url), max_tokens=1) for url in urls))
         beside = [await client.chat(text, max_tokens=4)]
         while not busy.done():
