@@ -22,6 +22,10 @@ MIB: Final = 1024**2
 GIB: Final = 1024**3
 
 
+def _cores_but_one() -> int:
+    return max(1, (os.cpu_count() or 2) - 1)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginConfig(OptionsChecked):
     """Which plugins load."""
@@ -69,8 +73,8 @@ class MediaConfig(OptionsChecked):
     download_cache_bytes: int = option(5 * GIB, "Size of the download cache.", least=0)
     download_cache_age_seconds: float = option(86_400.0, "Age after which a cached download is fetched again.", least=0)
     trust_exif_image_id: bool = option(False, "Let an EXIF ImageID name an image instead of its bytes; a file can carry any.")
-    image_threads: int = option(lambda: os.cpu_count() or 1, "Threads that decode images and audio.", least=1)
-    video_threads: int = option(lambda: os.cpu_count() or 1, "Threads that decode videos.", least=1)
+    image_threads: int = option(_cores_but_one, "Threads that decode images and audio; one core is left to what answers.", least=1)
+    video_threads: int = option(_cores_but_one, "The same for videos.", least=1)
     media_io_kwargs: Mapping[str, Mapping[str, Any]] = option(
         dict, 'Modality -> decode options, as JSON, such as {"video": {"num_frames": 16}}.'
     )
@@ -132,7 +136,7 @@ class EngineConfig(OptionsChecked):
     encoder_cache_size: int | None = option(None, "Embeds that the encoder cache holds; as above when unset.", least=1)
     kv_cache_bytes: int | None = option(None, "Memory for keys and values, in bytes; measured at start when unset.", least=0)
     block_size: int = option(16, "Tokens in one KV block.", least=1)
-    engine_threads: int = option(lambda: max(1, (os.cpu_count() or 2) - 1), "Torch threads of the engine core.", least=1)
+    engine_threads: int = option(_cores_but_one, "Torch threads of the engine core.", least=1)
     front_threads: int = option(1, "Torch threads of each front end.", least=1)
 
 
