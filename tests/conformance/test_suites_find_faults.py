@@ -147,7 +147,7 @@ ADAPTERS = [
     (BlindEncoder, "test_03_other_content_gives_other_rows"),
     (WritesOverWhatItGave, "test_04_encoding_remembers_nothing"),
     (ChunksForgetThePast, "test_05_paged_attention_gives_what_the_module_itself_gives"),
-    (PositionsFromOne, "test_07_positions_cover_the_prompt_and_go_on_behind_it"),
+    (PositionsFromOne, "test_07_positions_cover_the_prompt_and_the_answer_goes_on_behind_its_last_token"),
     (ChunksForgetThePast, "test_08_chunks_of_a_prompt_give_the_same_answer_as_the_whole"),
     (MixesTheBatch, "test_09_requests_of_one_batch_get_the_answers_that_they_get_alone"),
     (BlindEncoder, "test_10_another_picture_gives_another_answer"),

@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     from inset.media.url import MediaUrl
     from inset.media.video import VideoIO
     from inset.modeling.attention import own_attention, read_attention_layers
-    from inset.modeling.interfaces import AttentionLayerSpec, LoadOptions, ModelAdapter, PromptPositions
+    from inset.modeling.interfaces import AttentionLayerSpec, EncodedItem, LoadOptions, ModelAdapter, PromptPositions
     from inset.modeling.loading import build_module, load_weights
     from inset.modeling.transformers_adapter import TransformersAdapter, read_config
     from inset.processing.dummy_inputs import DummyInputsBuilder
@@ -109,6 +109,7 @@ __all__ = [
     "DecodeSpec",
     "DummyInputsBuilder",
     "DuplicateNameError",
+    "EncodedItem",
     "EncoderError",
     "EngineDeadError",
     "FetchLimits",
@@ -223,6 +224,7 @@ _HOMES: Final = {
     "DecodeSpec": "inset.identity",
     "DummyInputsBuilder": "inset.processing.dummy_inputs",
     "DuplicateNameError": "inset.errors",
+    "EncodedItem": "inset.modeling.interfaces",
     "EncoderError": "inset.errors",
     "EngineDeadError": "inset.errors",
     "FetchLimits": "inset.media.stream",

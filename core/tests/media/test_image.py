@@ -20,12 +20,14 @@ from inset.errors import InvalidRequestError, MediaDecodeError, TooLargeError
 from inset.identity import JSON
 from inset.media.header import MediaHeader
 from inset.media.image import ImageIO
+from inset.media.image_pixels import convert_mode
 from inset.media.ref import MediaRef
 from inset.testing.conformance.media_io import MediaIOConformance
-from inset.testing.sample_images import deflated_zeros, encode_image, exif_block, make_pixels, make_png
+from inset.testing.sample_images import deflated_zeros, encode_image, exif_block, make_pixels, make_png, png_chunk
 
 PIXELS = make_pixels(48, 36)
 PICTURE = Image.fromarray(PIXELS)
+WHITE = (255, 255, 255)
 
 
 def load(data: bytes, options: Mapping[str, JSON] | None = None, config: MediaConfig | None = None) -> MediaRef[NDArray[np.uint8]]:
@@ -151,6 +153,191 @@ class TestFormats:
 
     def test_multi_picture_jpeg_gives_its_first(self) -> None:
         data = encode_image(PICTURE, "MPO", save_all=True, append_images=[Image.new("RGB", (48, 36))])
+        np.testing.assert_array_equal(decode(data), pillow_rgb(data))
+
+
+class TestOrientation:
+    @pytest.mark.parametrize("orientation", range(1, 9))
+    @pytest.mark.parametrize("image_format", ["JPEG", "PNG", "WEBP", "TIFF", "AVIF"])
+    def test_exif_orientation_is_known_from_the_header_and_applied(self, image_format: str, orientation: int) -> None:
+        lossless = {"WEBP": {"lossless": True}}.get(image_format, {})
+        data = encode_image(PICTURE, image_format, exif=exif_block(orientation), **lossless)
+        np.testing.assert_array_equal(decode(data), pillow_rgb(data))
+        header = load(data).header
+        assert (header.width, header.height) == ((48, 36) if orientation < 5 else (36, 48))
+
+    def test_orientation_is_part_of_the_spec(self) -> None:
+        ref = load(encode_image(PICTURE, "JPEG", exif=exif_block(8)))
+        assert ref.spec.settings["orientation"] == ref.header.orientation == 8
+
+    def test_png_exif_behind_the_pixels_is_found_without_decoding(self) -> None:
+        behind = png_chunk(b"eXIf", exif_block(6).removeprefix(b"Exif\0\0"))
+        rows = b"".join(b"\0" + row.tobytes() for row in PIXELS)
+        data = make_png(48, 36, bit_depth=8, colour_type=2, packed_rows=zlib.compress(rows), behind=behind)
+        ref = load(data)
+        assert (ref.header.width, ref.header.height, ref.header.orientation) == (36, 48, 6)
+        np.testing.assert_array_equal(ref.decode(), np.rot90(PIXELS, -1))
+        np.testing.assert_array_equal(ref.decode(), pillow_rgb(data))
+
+    @pytest.mark.parametrize("is_late", [False, True])
+    @pytest.mark.parametrize("is_compressed", [False, True])
+    def test_png_xmp_orientation_is_found(self, is_compressed: bool, is_late: bool) -> None:
+        xmp = b'<x:xmpmeta><rdf:Description tiff:Orientation="3"/></x:xmpmeta>'
+        text = b"XML:com.adobe.xmp\0" + bytes([is_compressed, 0]) + b"\0\0" + (zlib.compress(xmp) if is_compressed else xmp)
+        chunk = png_chunk(b"iTXt", text)
+        rows = zlib.compress(b"".join(b"\0" + row.tobytes() for row in PIXELS))
+        place = {"behind" if is_late else "before": chunk}
+        data = make_png(48, 36, bit_depth=8, colour_type=2, packed_rows=rows, **place)
+        np.testing.assert_array_equal(decode(data), PIXELS[::-1, ::-1])
+
+    @pytest.mark.parametrize("kind", [b"tEXt", b"zTXt"])
+    def test_png_exif_as_hexadecimal_text_is_found(self, kind: bytes) -> None:
+        block = exif_block(3)
+        text = f"\nexif\n{len(block):8}\n{block.hex()}\n".encode()
+        body = b"Raw profile type exif\0" + (b"\0" + zlib.compress(text) if kind == b"zTXt" else text)
+        rows = zlib.compress(b"".join(b"\0" + row.tobytes() for row in PIXELS))
+        data = make_png(48, 36, bit_depth=8, colour_type=2, packed_rows=rows, before=png_chunk(kind, body))
+        np.testing.assert_array_equal(decode(data), pillow_rgb(data))
+        assert load(data).header.orientation == 3
+
+    @pytest.mark.parametrize("image_format", ["JPEG", "WEBP"])
+    def test_xmp_orientation_counts_where_exif_says_none(self, image_format: str) -> None:
+        xmp = b'<x:xmpmeta><rdf:Description tiff:Orientation="6"/></x:xmpmeta>'
+        data = encode_image(PICTURE, image_format, xmp=xmp)
+        assert load(data).header.orientation == 6
+        np.testing.assert_array_equal(decode(data), pillow_rgb(data))
+
+    @pytest.mark.filterwarnings("ignore:Corrupt EXIF data")
+    @pytest.mark.parametrize(
+        "block",
+        [b"", b"Exif\0\0", b"Exif\0\0II*\0\xff\xff\xff\xff", b"Exif\0\0" + bytes(40), b"Exif\0\0MM\0*\0\0\0\x08\xff\xff", exif_block(9)],
+    )
+    def test_broken_exif_says_nothing_and_harms_nothing(self, block: bytes) -> None:
+        plain = encode_image(PICTURE, "PNG")
+        data = plain[:33] + png_chunk(b"eXIf", block.removeprefix(b"Exif\0\0")) + plain[33:]
+        assert load(data).header.orientation == 1
+        np.testing.assert_array_equal(decode(data), PIXELS)
+        jpeg = encode_image(PICTURE, "JPEG", exif=block)
+        assert load(jpeg).header.orientation == 1
+        np.testing.assert_array_equal(decode(jpeg), np.asarray(Image.open(io.BytesIO(jpeg))))
+
+
+class TestTransparency:
+    def test_hidden_colours_show_the_background(self) -> None:
+        rgba = np.zeros((4, 4, 4), np.uint8)
+        rgba[..., :3] = (9, 200, 30)
+        rgba[:2, :, 3] = 255
+        data = encode_image(rgba, "PNG")
+        array = decode(data)
+        assert (array[:2] == (9, 200, 30)).all()
+        assert (array[2:] == WHITE).all()
+        assert (decode(data, {"rgba_background_color": [0, 0, 255]})[2:] == (0, 0, 255)).all()
+
+    def test_half_transparent_pixels_are_mixed(self) -> None:
+        data = encode_image(np.full((2, 2, 4), (0, 0, 0, 128), np.uint8), "PNG")
+        assert np.abs(decode(data).astype(int) - 127).max() <= 1
+
+    def test_grey_with_alpha(self) -> None:
+        image = Image.merge("LA", (Image.new("L", (4, 4), 10), Image.new("L", (4, 4), 0)))
+        assert (decode(encode_image(image, "PNG")) == 255).all()
+
+    @pytest.mark.parametrize("transparency", [1, bytes([255, 0, 255])], ids=["index", "bytes"])
+    def test_palette_with_transparency(self, transparency: int | bytes) -> None:
+        image = Image.new("P", (3, 1))
+        image.putpalette([255, 0, 0, 0, 255, 0, 0, 0, 255])
+        image.putdata([0, 1, 2])
+        assert decode(encode_image(image, "PNG", transparency=transparency)).tolist() == [[[255, 0, 0], [255, 255, 255], [0, 0, 255]]]
+
+    def test_palette_with_an_alpha_channel(self) -> None:
+        """Mode PA, which no file holds as such: what an embedder hands over in memory."""
+        image = Image.new("PA", (2, 1))
+        image.putpalette([0, 0, 0, 200, 10, 20])
+        image.putdata([(1, 0), (1, 255)])
+        assert convert_mode(image, "RGB", WHITE).getpixel((0, 0)) == WHITE
+        assert convert_mode(image, "RGB", WHITE).getpixel((1, 0)) == (200, 10, 20)
+
+    def test_palette_without_transparency(self) -> None:
+        image = Image.new("P", (2, 1))
+        image.putpalette([1, 2, 3, 4, 5, 6])
+        image.putdata([0, 1])
+        assert decode(encode_image(image, "PNG")).tolist() == [[[1, 2, 3], [4, 5, 6]]]
+
+    def test_transparent_gif(self) -> None:
+        image = Image.new("P", (2, 1))
+        image.putpalette([1, 2, 3, 4, 5, 6])
+        image.putdata([0, 1])
+        assert decode(encode_image(image, "GIF", transparency=1)).tolist() == [[[1, 2, 3], [255, 255, 255]]]
+
+    @pytest.mark.parametrize(("mode", "colour"), [("RGB", (9, 9, 9)), ("L", 9), ("1", 0)])
+    def test_transparent_colour_key(self, mode: str, colour: Any) -> None:
+        data = encode_image(Image.new(mode, (2, 2), colour), "PNG", transparency=colour)
+        assert (decode(data) == 255).all()
+
+    def test_sixteen_bit_grey_with_a_transparent_level(self) -> None:
+        rows = zlib.compress(b"\0" + struct.pack(">2H", 1000, 0))
+        data = make_png(2, 1, bit_depth=16, colour_type=0, packed_rows=rows, before=png_chunk(b"tRNS", struct.pack(">H", 1000)))
+        assert decode(data).tolist() == [[[255] * 3, [0] * 3]]
+
+    def test_premultiplied_grey_and_colour_are_straightened(self) -> None:
+        for mode, value in (("La", (64, 128)), ("RGBa", (64, 64, 64, 128))):
+            straightened = np.asarray(convert_mode(Image.new(mode, (2, 2), value), "RGB", WHITE))
+            assert np.abs(straightened.astype(int) - (64 + 127)).max() <= 1
+
+    @pytest.mark.parametrize(("mode", "shape"), [("RGBA", (36, 48, 4)), ("L", (36, 48, 1)), ("RGB", (36, 48, 3))])
+    def test_other_modes_can_be_asked_for(self, mode: str, shape: tuple[int, ...]) -> None:
+        assert decode(encode_image(PICTURE.convert("RGBA"), "PNG"), {"image_mode": mode}).shape == shape
+
+    def test_alpha_is_kept_where_it_is_asked_for(self) -> None:
+        rgba = np.full((2, 2, 4), (1, 2, 3, 4), np.uint8)
+        np.testing.assert_array_equal(decode(encode_image(rgba, "PNG"), {"image_mode": "RGBA"}), rgba)
+
+
+class TestGreyAndPrint:
+    LEVELS = np.array([[0, 256, 257, 32768, 65535]], np.uint16)
+
+    @pytest.mark.parametrize("byte_order", ["<", ">"])
+    def test_sixteen_bit_grey_is_scaled_in_both_byte_orders(self, byte_order: str) -> None:
+        magic = b"II*\0" if byte_order == "<" else b"MM\0*"
+        entries = [(256, 3, 5), (257, 3, 1), (258, 3, 16), (259, 3, 1), (262, 3, 1), (273, 4, 122), (277, 3, 1), (278, 3, 1), (279, 4, 10)]
+        directory = struct.pack(byte_order + "H", len(entries))
+        for tag, kind, value in entries:
+            directory += struct.pack(byte_order + ("HHIHxx" if kind == 3 else "HHII"), tag, kind, 1, value)
+        data = magic + struct.pack(byte_order + "I", 8) + directory + bytes(4)
+        data += self.LEVELS.astype(byte_order + "u2").tobytes()
+        assert load(data).header.mode in {"I;16", "I;16B"}
+        assert decode(data)[0, :, 0].tolist() == [0, 1, 1, 128, 255]
+
+    def test_sixteen_bit_png_is_scaled(self) -> None:
+        assert decode(encode_image(self.LEVELS, "PNG"))[0, :, 0].tolist() == [0, 1, 1, 128, 255]
+
+    def test_thirty_two_bit_grey_counts_as_sixteen(self) -> None:
+        data = encode_image(np.array([[-5, 0, 65535, 2**31 - 1]], np.int32), "TIFF")
+        assert decode(data)[0, :, 0].tolist() == [0, 0, 255, 255]
+
+    @pytest.mark.parametrize(
+        ("values", "levels"), [([0.0, 0.5, 1.0], [0, 128, 255]), ([0.0, 99.6, 300.0], [0, 100, 255]), ([-1.0, 0.2], [0, 51])]
+    )
+    def test_float_grey_is_scaled(self, values: list[float], levels: list[int]) -> None:
+        assert decode(encode_image(np.array([values], np.float32), "TIFF"))[0, :, 0].tolist() == levels
+
+    def test_float_grey_with_what_is_no_number_is_refused(self) -> None:
+        ref = load(encode_image(np.array([[0.5, np.nan]], np.float32), "TIFF"))
+        with pytest.raises(MediaDecodeError, match="not numbers"):
+            ref.decode()
+
+    def test_one_bit(self) -> None:
+        image = Image.new("1", (9, 3), 1)
+        image.putpixel((4, 1), 0)
+        assert decode(encode_image(image, "PNG"))[1, 3:6, 1].tolist() == [255, 0, 255]
+
+    @pytest.mark.parametrize("has_marker", [True, False])
+    def test_cmyk_is_taken_as_pillow_gives_it(self, has_marker: bool) -> None:
+        data = encode_image(PICTURE.convert("CMYK"), "JPEG")
+        marker = data.find(b"\xff\xeeAdobe"[:2])
+        if not has_marker and marker >= 0:
+            length = int.from_bytes(data[marker + 2 : marker + 4], "big")
+            data = data[:marker] + data[marker + 2 + length :]
+        assert load(data).header.mode == "CMYK"
         np.testing.assert_array_equal(decode(data), pillow_rgb(data))
 
 

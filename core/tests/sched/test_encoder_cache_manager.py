@@ -34,9 +34,9 @@ def test_an_entry_is_unreferenced_but_kept_once_its_last_embed_is_passed(
 ) -> None:
     manager.take("r", items, run(0))
     manager.release_passed("r", items, 4)
-    assert manager.num_referenced_embeds == 4
+    assert manager.room(0).num_free_embeds == 6
     manager.release_passed("r", items, 5)
-    assert (manager.num_referenced_embeds, manager.num_used_embeds) == (0, 4)
+    assert (manager.room(0).num_free_embeds, manager.num_used_embeds) == (10, 4)
     assert items[0].mm_hash in manager.room(0).unreferenced
 
 
@@ -52,9 +52,9 @@ def test_an_entry_stays_pinned_until_the_last_reference_is_released(manager: Enc
 def test_an_item_twice_in_a_request_is_held_for_each_of_its_places(manager: EncoderCacheManager, items: list[MultiModalFeature]) -> None:
     manager.take("r", items, EncoderPlan(24, (0, 3), (0,)))
     manager.release_passed("r", items, 6)
-    assert manager.num_referenced_embeds == 4
+    assert manager.room(0).num_free_embeds == 6
     manager.release_passed("r", items, 24)
-    assert manager.num_referenced_embeds == 0
+    assert manager.room(0).num_free_embeds == 10
 
 
 def test_the_entry_released_first_is_evicted_first_and_named_once(manager: EncoderCacheManager, items: list[MultiModalFeature]) -> None:
@@ -109,7 +109,7 @@ def test_a_dropped_entry_leaves_no_reference_behind_and_can_be_made_again(
     manager.take("s", items, use(0))
     manager.drop(items[0].mm_hash)
     manager.drop(items[0].mm_hash)
-    assert (manager.num_used_embeds, manager.num_referenced_embeds) == (0, 0)
+    assert (manager.num_used_embeds, manager.room(0).num_free_embeds) == (0, 10)
     assert manager.take_freed() == (items[0].mm_hash,)
     manager.take("s", items, run(0))
     manager.audit(["s"])

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inset.inputs import PlaceholderRange, runs_from_mask
-from inset.worker.splice import RowSlice, SpliceRun, splice, window_slices
+from inset.worker.splice import RowSlice, SpliceRun, place, splice, window_slices
 
 EXAMPLE = PlaceholderRange(5, 7, ((1, 3), (4, 6)))
 
@@ -68,3 +68,12 @@ def test_columns_behind_the_hidden_size_go_to_later_layers() -> None:
 def test_without_rows_the_embeddings_pass_through() -> None:
     embeds = torch.zeros(3, 2)
     assert splice(embeds, []) == (embeds, None)
+
+
+def test_positions_that_an_encoder_told_replace_the_earlier_ones_and_nothing_else_changes() -> None:
+    position_ids = torch.arange(5).expand(2, 5)
+    rows = torch.zeros(2, 1)
+    placed = place(position_ids, [SpliceRun(0, rows[:1]), SpliceRun(1, rows, torch.tensor([[7, 8], [9, 9]]))])
+    assert placed.tolist() == [[0, 7, 8, 3, 4], [0, 9, 9, 3, 4]]
+    assert position_ids.tolist() == [[0, 1, 2, 3, 4]] * 2
+    assert place(position_ids, [SpliceRun(0, rows)]) is position_ids

@@ -217,32 +217,6 @@ def test_a_list_of_frames_is_a_video_of_one_frame_a_second(make_llm: Any) -> Non
     assert list(output.prompt_token_ids) == list(planned.prompt_token_ids)
 
 
-@pytest.mark.parametrize("family", ["qwen2_vl", "qwen2_5_vl"])
-def test_a_pruned_video_takes_fewer_tokens_and_is_answered_the_same_in_chunks_and_batches(family: str, make_llm: Any) -> None:
-    llm = make_llm(family, mm_processor_kwargs={"video_pruning_rate": 0.5})
-    layouts = [["a", (8, 60, 90), "b"], ["c", (11, 56, 84), (80, 120), "d"], [(4, 84, 84), "and", (2, 64, 64), "e"]]
-    prompts = [prompt_of(layout) for layout in layouts]
-    whole = [processed(make_llm(family), prompt) for prompt in prompts]
-    expected = [output.outputs[0].token_ids for prompt in prompts for output in llm.generate(prompt, GREEDY)]
-    chunked = make_llm(family, mm_processor_kwargs={"video_pruning_rate": 0.5}, max_num_batched_tokens=16)
-    outputs = chunked.generate(prompts, GREEDY, use_tqdm=False)
-    assert [output.outputs[0].token_ids for output in outputs] == expected
-    for prompt, plain in zip(prompts, whole, strict=True):
-        pruned = processed(llm, prompt)
-        for plan, full in zip(pruned.mm_plans["video"], plain.mm_plans["video"], strict=True):
-            assert plan.grid == full.grid
-            assert plan.num_tokens == max(full.num_tokens // 2, full.num_tokens // full.grid[0])
-
-
-@pytest.mark.parametrize("family", ["qwen2_vl", "qwen2_5_vl"])
-def test_pruning_nothing_changes_nothing(family: str, make_llm: Any, reference: Any) -> None:
-    prompt = prompt_of(["a", (2, 60, 90), "b"])  # one step, which is always kept
-    llm = make_llm(family, mm_processor_kwargs={"video_pruning_rate": 0.9})
-    [output] = llm.generate(prompt, GREEDY)
-    expected = reference(family).answer(processed(llm, prompt))
-    assert list(output.outputs[0].token_ids)[: len(expected)] == expected
-
-
 def test_one_video_with_its_metadata_may_stand_without_a_list(make_llm: Any) -> None:
     llm = make_llm("qwen3_vl")
     pair = (np.zeros((4, 64, 64, 3), np.uint8), {"fps": 2.0})

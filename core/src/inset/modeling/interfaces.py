@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from inset.checkpoint import Checkpoint
     from inset.inputs import ItemTensors, MultiModalFeature
 
-__all__ = ["AttentionLayerSpec", "LoadOptions", "ModelAdapter", "PromptPositions"]
+__all__ = ["AttentionLayerSpec", "EncodedItem", "LoadOptions", "ModelAdapter", "PromptPositions"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,19 @@ class PromptPositions(NamedTuple):
 
     positions: torch.Tensor
     next_position: int
+
+
+class EncodedItem(NamedTuple):
+    """What an encoder run of one item leaves; the encoder cache keeps it for every request with that item.
+
+    Attributes:
+        rows: ``(num_embeds, embed_size)`` embeddings on the model's device, in the model's dtype.
+        offsets: ``(num_position_axes, num_embeds)`` int64 on the host: the rotary position of each row, counted from the position that
+            `ModelAdapter.get_positions` gives the item's first row; None where all positions are as `get_positions` gives them.
+    """
+
+    rows: torch.Tensor
+    offsets: torch.Tensor | None = None
 
 
 class ModelAdapter(ABC):
@@ -103,8 +116,21 @@ class ModelAdapter(ABC):
                 normalised here.
 
         Returns:
-            One ``(num_embeds, embed_size)`` tensor per item, in the model's dtype.
+            One ``(num_embeds, embed_size)`` tensor per item, in the model's dtype; more rows where `select_rows` leaves some out.
         """
+
+    def select_rows(self, modality: str, item: Mapping[str, torch.Tensor], rows: torch.Tensor) -> EncodedItem:
+        """Returns what stays of an encoded item: by default every row, at the positions that `get_positions` gives.
+
+        A family may leave rows out by what they hold, as many as its plan said. Which ones is known only here, after `get_positions`:
+        so it says where the others stand, and the worker puts those positions in place of the earlier ones.
+
+        Args:
+            modality: ``image``, ``video`` or ``audio``.
+            item: Its processed tensors, as `encode` got them.
+            rows: What `encode` gave for it. The choice follows from these and `item` alone, because it is kept under the item's identity.
+        """
+        return EncodedItem(rows)
 
     def encoder_batch_key(self, modality: str, item: ItemTensors) -> Hashable:
         """Returns what items must have in common to run in one encoder batch: by default all shapes of their tensors."""
@@ -115,7 +141,7 @@ class ModelAdapter(ABC):
         """Returns ``(num_tokens, hidden_size)`` embeddings of ``(num_tokens,)`` int64 token ids."""
 
     def get_positions(self, prompt_token_ids: Sequence[int], mm_features: Sequence[MultiModalFeature]) -> PromptPositions:
-        """Returns the rotary positions of a prompt; called once per request. By default 0, 1, 2 ..."""
+        """Returns the rotary positions of a prompt; called when a request is taken in, before its encoders. By default 0, 1, 2 ..."""
         length = len(prompt_token_ids)
         return PromptPositions(torch.arange(length).expand(self.num_position_axes, length), length)
 

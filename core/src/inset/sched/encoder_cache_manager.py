@@ -41,11 +41,6 @@ class EncoderCacheManager:
         self._held: dict[str, dict[int, bytes]] = {}
         self._freed: list[bytes] = []
 
-    @property
-    def num_referenced_embeds(self) -> int:
-        """Embeds of the entries that a request holds."""
-        return self._num_referenced_embeds
-
     def room(self, compute_budget: int) -> EncoderRoom:
         """Returns what is left, as the planner wants it; views, valid until the next change."""
         return EncoderRoom(self._referenced.keys(), self._unreferenced.keys(), self.size - self._num_referenced_embeds, compute_budget)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
+from inset.modeling.interfaces import EncodedItem
 
 __all__ = ["EncoderCache", "EncoderCacheStats"]
 
@@ -25,29 +25,29 @@ class EncoderCacheStats:
 
 
 class EncoderCache:
-    """mm_hash -> ``(num_embeds, embed_size)`` rows on the model's device; owned by the worker, used from one thread."""
+    """mm_hash -> rows and their places; owned by the worker, used from one thread."""
 
     def __init__(self) -> None:
-        self._rows: dict[bytes, torch.Tensor] = {}
+        self._items: dict[bytes, EncodedItem] = {}
 
-    def get(self, mm_hash: bytes) -> torch.Tensor | None:
-        """Returns the rows of an item, or None; the caller does not write to them."""
-        return self._rows.get(mm_hash)
+    def get(self, mm_hash: bytes) -> EncodedItem | None:
+        """Returns an item, or None; the caller does not write to its tensors."""
+        return self._items.get(mm_hash)
 
-    def put(self, mm_hash: bytes, rows: torch.Tensor) -> None:
-        """Keeps the rows of an item."""
-        self._rows[mm_hash] = rows
+    def put(self, mm_hash: bytes, item: EncodedItem) -> None:
+        """Keeps an item."""
+        self._items[mm_hash] = item
 
     def drop(self, mm_hash: bytes) -> None:
         """Forgets an item; idempotent."""
-        self._rows.pop(mm_hash, None)
+        self._items.pop(mm_hash, None)
 
     def clear(self) -> None:
         """Forgets everything."""
-        self._rows.clear()
+        self._items.clear()
 
     @property
     def stats(self) -> EncoderCacheStats:
         """What is held now."""
-        held = self._rows.values()
-        return EncoderCacheStats(len(self._rows), sum(len(rows) for rows in held), sum(rows.nbytes for rows in held))
+        held = [item.rows for item in self._items.values()]
+        return EncoderCacheStats(len(held), sum(len(rows) for rows in held), sum(rows.nbytes for rows in held))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import torch
 
 from inset.inputs import ItemTensors, MultiModalFeature
-from inset.modeling.interfaces import ModelAdapter
+from inset.modeling.interfaces import EncodedItem, ModelAdapter
 from inset.step import RequestFailure
 from inset.worker.encoder_cache import EncoderCache
 
@@ -55,7 +55,8 @@ class EncoderRunner:
         for feature in distinct.values():
             try:
                 if feature.is_embedding:
-                    self._keep(feature, torch.tensor(_tensors(feature)["embeds"], device=self._device, dtype=self._dtype))
+                    embeds = torch.tensor(_tensors(feature)["embeds"], device=self._device, dtype=self._dtype)
+                    self._keep(feature, EncodedItem(embeds))
                 else:
                     key = self._adapter.encoder_batch_key(feature.modality, _tensors(feature))
                     batches.setdefault((feature.modality, key), []).append(feature)
@@ -72,25 +73,29 @@ class EncoderRunner:
             rows = self._adapter.encode(batch[0].modality, items)
             if len(rows) != len(batch):
                 raise _UnexpectedRowsError(f"the encoder gave {len(rows)} outputs for {len(batch)} items")
-            for feature, item_rows in zip(batch, rows, strict=True):
-                self._check(feature, item_rows)
+            encoded = [self._adapter.select_rows(batch[0].modality, *pair) for pair in zip(items, rows, strict=True)]
+            for feature, item in zip(batch, encoded, strict=True):
+                self._check(feature, item)
         except Exception as error:
             if len(batch) == 1:
                 return {batch[0].mm_hash: _failure(batch[0], error)}
             alone = [self._run_batch([feature]) for feature in batch]
             return {mm_hash: failure for failed in alone for mm_hash, failure in failed.items()}
-        for feature, item_rows in zip(batch, rows, strict=True):
-            self._keep(feature, item_rows)
+        for feature, item in zip(batch, encoded, strict=True):
+            self._keep(feature, item)
         return {}
 
-    def _check(self, feature: MultiModalFeature, rows: torch.Tensor) -> None:
+    def _check(self, feature: MultiModalFeature, item: EncodedItem) -> None:
+        rows, offsets = item
         expected = (feature.num_embeds, self._adapter.embed_size)
         if tuple(rows.shape) != expected and not (feature.is_embedding and tuple(rows.shape) == (expected[0], self._adapter.hidden_size)):
             raise _UnexpectedRowsError(f"there are {tuple(rows.shape)} embeddings where the prompt has room for {expected}")
+        if offsets is not None and offsets.shape != (self._adapter.num_position_axes, len(rows)):
+            raise _UnexpectedRowsError(f"there are {tuple(offsets.shape)} positions for {len(rows)} embeddings")
 
-    def _keep(self, feature: MultiModalFeature, rows: torch.Tensor) -> None:
-        self._check(feature, rows)
-        self._cache.put(feature.mm_hash, rows.contiguous())
+    def _keep(self, feature: MultiModalFeature, item: EncodedItem) -> None:
+        self._check(feature, item)
+        self._cache.put(feature.mm_hash, item._replace(rows=item.rows.contiguous()))
 
 
 class _UnexpectedRowsError(Exception):

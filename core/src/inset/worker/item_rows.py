@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+import torch
+
 from inset.inputs import MultiModalFeature
+from inset.modeling.interfaces import EncodedItem
 from inset.step import RequestFailure
 from inset.worker.encoder_cache import EncoderCache
 from inset.worker.input_batch import StepSlice
-from inset.worker.splice import SpliceRun, window_slices
+from inset.worker.splice import RowSlice, SpliceRun, window_slices
 
 __all__ = ["GatheredRows", "gather_rows"]
 
@@ -44,16 +47,33 @@ def gather_rows(slices: Sequence[StepSlice], cache: EncoderCache, failed: Mappin
             runs.append(SpliceRun(0, given[piece.start : piece.stop]))
         for feature in piece.state.request.mm_features if failure is None else ():
             found = window_slices(feature.placeholder, piece.start, piece.stop)
-            rows = cache.get(feature.mm_hash) if found else None
-            if found and (rows is None or feature.mm_hash in failed or len(rows) != feature.num_embeds):
+            if not found:
+                continue
+            item = cache.get(feature.mm_hash)
+            if item is None or feature.mm_hash in failed or len(item.rows) != feature.num_embeds:
                 failure = _blame(feature, failed.get(feature.mm_hash))
                 break
-            runs.extend(SpliceRun(f.position, rows[f.first_row : f.first_row + f.num_rows]) for f in found if rows is not None)
+            runs.extend(_cut(item, found, _told_positions(item, feature, piece.state.positions.positions)))
         if failure is None:
             gathered.runs[request_id] = runs
         else:
             gathered.failures[request_id] = failure
     return gathered
+
+
+def _told_positions(item: EncodedItem, feature: MultiModalFeature, prompt_positions: torch.Tensor) -> torch.Tensor | None:
+    """Returns ``(num_axes, num_embeds)`` positions of an item's rows in this prompt, where its encoder told them."""
+    if item.offsets is None:
+        return None
+    first = feature.placeholder.offset + feature.placeholder.runs[0][0]
+    return prompt_positions[:, first, None] + item.offsets
+
+
+def _cut(item: EncodedItem, slices: Sequence[RowSlice], told: torch.Tensor | None) -> list[SpliceRun]:
+    return [
+        SpliceRun(position, item.rows[start : start + count], None if told is None else told[:, start : start + count])
+        for position, start, count in slices
+    ]
 
 
 def _blame(feature: MultiModalFeature, known: RequestFailure | None) -> RequestFailure:

@@ -21,7 +21,7 @@ from inset.worker.input_batch import RequestState, StepInputs, StepSlice, pack
 from inset.worker.item_rows import gather_rows
 from inset.worker.kv_cache import PagedKVCache
 from inset.worker.sampler import sample
-from inset.worker.splice import SpliceRun, splice
+from inset.worker.splice import SpliceRun, place, splice
 from inset.worker.step_attention import StepAttention
 
 if TYPE_CHECKING:
@@ -200,9 +200,9 @@ class ModelRunner:
         self._num_steps += 1
         self._num_tokens += len(inputs.input_ids)
         placed = [
-            SpliceRun(start + position, rows)
+            run._replace(position=start + run.position)
             for piece, start in zip(slices, inputs.starts, strict=True)
-            for position, rows in runs[piece.request_id]
+            for run in runs[piece.request_id]
         ]
         attention = StepAttention([piece.sequence for piece in slices], self._cache, self._workspace)
         hidden_states = self._forward(inputs, placed, attention)
@@ -221,11 +221,11 @@ class ModelRunner:
 
     def _forward(self, inputs: StepInputs, placed: Sequence[SpliceRun], attention: StepAttention) -> torch.Tensor:
         input_ids = inputs.input_ids
-        for position, rows in placed:
+        for position, rows, _ in placed:
             input_ids[position : position + len(rows)] = 0  # a placeholder's id can lie outside the embedding table
         embeds, layer_embeds = splice(self._adapter.embed_input_ids(input_ids), placed)
         with forward_context(attention):
-            return self._adapter.forward(embeds[None], inputs.position_ids, layer_embeds=layer_embeds)
+            return self._adapter.forward(embeds[None], place(inputs.position_ids, placed), layer_embeds=layer_embeds)
 
     def _set_aside_broken(
         self, slices: Sequence[StepSlice], inputs: StepInputs, hidden_states: torch.Tensor, attention: StepAttention

@@ -1,4 +1,4 @@
-"""Puts the rows of items into the embeddings of a step. Pure: values in, values out."""
+"""Puts the rows of items, and where they stand, into the inputs of a step. Pure: values in, values out."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 from inset.inputs import PlaceholderRange
 
-__all__ = ["RowSlice", "SpliceRun", "splice", "window_slices"]
+__all__ = ["RowSlice", "SpliceRun", "place", "splice", "window_slices"]
 
 
 class RowSlice(NamedTuple):
@@ -32,10 +32,12 @@ class SpliceRun(NamedTuple):
     Attributes:
         position: First position in the packed batch.
         rows: ``(num_rows, embed_size)``.
+        position_ids: ``(num_axes, num_rows)`` int64 where the encoder told them, else None.
     """
 
     position: int
     rows: torch.Tensor
+    position_ids: torch.Tensor | None = None
 
 
 def window_slices(placeholder: PlaceholderRange, start: int, stop: int) -> list[RowSlice]:
@@ -71,9 +73,25 @@ def splice(inputs_embeds: torch.Tensor, runs: Sequence[SpliceRun]) -> tuple[torc
     extra = max(run.rows.shape[1] for run in runs) - hidden_size
     spliced = inputs_embeds.clone()
     layer_embeds = inputs_embeds.new_zeros((num_tokens, extra)) if extra > 0 else None
-    for position, rows in runs:
+    for position, rows, _ in runs:
         stop = position + len(rows)
         spliced[position:stop] = rows[:, :hidden_size]
         if layer_embeds is not None and rows.shape[1] > hidden_size:
             layer_embeds[position:stop] = rows[:, hidden_size:]
     return spliced, layer_embeds
+
+
+def place(position_ids: torch.Tensor, runs: Sequence[SpliceRun]) -> torch.Tensor:
+    """Returns rotary positions with those that encoders told in their places.
+
+    Args:
+        position_ids: ``(num_axes, num_tokens)`` int64; it is not changed.
+        runs: Rows.
+    """
+    told = [(run.position, run.position_ids) for run in runs if run.position_ids is not None]
+    if not told:
+        return position_ids
+    placed = position_ids.clone()
+    for position, own in told:
+        placed[:, position : position + own.shape[1]] = own
+    return placed

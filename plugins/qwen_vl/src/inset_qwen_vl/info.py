@@ -22,13 +22,13 @@ from inset.api import (
     resize_peak_bytes,
 )
 from inset_qwen_vl.config import PixelConfig, apply_options, read_pixel_config, read_prompt_config, read_sampling_config
-from inset_qwen_vl.pruning import count_kept
 from inset_qwen_vl.resizing import find_largest_size, resize_image, resize_video
 
 __all__ = ["Qwen2VLProcessingInfo", "Qwen3VLProcessingInfo", "Qwen25VLProcessingInfo", "QwenVLDummyInputs"]
 
 _UNKNOWN_FPS: Final = 24.0
 _NUMBER_BYTES: Final = 8
+_TENSOR_DETAILS: Final = ("num_kept", "second_per_grid_ts")
 _LOW_DETAIL_TOKENS: Final = 256
 
 
@@ -109,12 +109,11 @@ class Qwen2VLProcessingInfo(ProcessingInfo):
             size, steps = resize_video(num_frames, source, config), -(-num_frames // config.temporal_patch_size)
             pixel_bytes, details = 3 * math.prod(size) * steps * config.temporal_patch_size, dict(self.describe_video(header, steps))
         grid = (steps, size[0] // config.patch_size, size[1] // config.patch_size)
-        num_embeds, num_numbers = self.count_embeds(grid), len(grid) + ("second_per_grid_ts" in details)
-        if header.modality == "video" and config.pruning_rate:
-            num_embeds = count_kept(grid, config)
-            num_numbers += num_embeds
+        num_embeds = self.count_embeds(grid)
+        if header.modality == "video" and (num_kept := self.count_kept(grid, config.pruning_rate)) < num_embeds:
+            details["num_kept"] = num_embeds = num_kept
         content = self.make_content(header.modality, num_embeds, details)
-        tensor_bytes = pixel_bytes + _NUMBER_BYTES * num_numbers
+        tensor_bytes = pixel_bytes + _NUMBER_BYTES * (len(grid) + sum(name in details for name in _TENSOR_DETAILS))
         return ItemPlan(
             num_tokens=len(content.token_ids),
             num_embeds=content.num_embeds,
@@ -130,6 +129,16 @@ class Qwen2VLProcessingInfo(ProcessingInfo):
         """Returns the rows that the encoder gives for a grid of patches."""
         merge_size = self.pixels["image"].merge_size
         return grid[0] * (grid[1] // merge_size) * (grid[2] // merge_size)
+
+    def count_kept(self, grid: tuple[int, int, int], pruning_rate: float) -> int:
+        """Returns how many rows of a video stay: the share that is not pruned, and at least all of the first step.
+
+        Args:
+            grid: Patches along (t, h, w).
+            pruning_rate: Share that is left out, from 0 to below 1.
+        """
+        num_embeds = self.count_embeds(grid)
+        return max(num_embeds // grid[0], int(num_embeds * (1 - pruning_rate)))
 
     def describe_video(self, header: MediaHeader, steps: int) -> Mapping[str, JSON]:
         """Returns what the plan of a video keeps for its placeholder and its positions; nothing here.
@@ -181,7 +190,8 @@ class Qwen25VLProcessingInfo(Qwen2VLProcessingInfo):
 class Qwen3VLProcessingInfo(Qwen2VLProcessingInfo):
     """Facts of a Qwen3-VL checkpoint: a time stamp before each step of a video, and features for the first decoder layers.
 
-    How many tokens each step would keep is not known before it is decoded, and time stamps stand between them: nothing is pruned.
+    Nothing is pruned: time stamps stand between the steps of a video, and how many tokens each step would keep is known only behind the
+    encoder, which is too late for the prompt.
     """
 
     can_prune: ClassVar[bool] = False

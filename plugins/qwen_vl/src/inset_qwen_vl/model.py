@@ -9,6 +9,7 @@ import torch
 
 from inset.api import (
     Checkpoint,
+    EncodedItem,
     ItemTensors,
     LoadOptions,
     MultiModalFeature,
@@ -19,7 +20,8 @@ from inset.api import (
     read_config,
 )
 from inset_qwen_vl.config import read_pixel_config
-from inset_qwen_vl.positions import compute_positions, find_grid_runs
+from inset_qwen_vl.positions import compute_positions, find_grid_runs, make_grid
+from inset_qwen_vl.pruning import choose_kept
 from inset_qwen_vl.vision import PatchNormalizer
 
 __all__ = ["Qwen2VLAdapter", "Qwen3VLAdapter", "Qwen25VLAdapter"]
@@ -34,6 +36,7 @@ class Qwen2VLAdapter(TransformersAdapter):
 
     An image is ``pixel_values (num_patches, patch, patch, 3)`` uint8 with ``image_grid_thw (3,)`` int64, a video
     ``pixel_values_videos (num_patches, temporal, patch, patch, 3)`` uint8 with ``video_grid_thw (3,)`` int64.
+    A video of which tokens are left out has ``num_kept (1,)`` int64 besides.
     """
 
     num_position_axes: ClassVar[int] = 3
@@ -74,8 +77,25 @@ class Qwen2VLAdapter(TransformersAdapter):
         name = "pixel_values" if modality == "image" else "pixel_values_videos"
         pixels = self._normalizers[modality].normalize(torch.cat([item[name] for item in items]))
         grids = torch.stack([item[f"{modality}_grid_thw"] for item in items])
-        rows = self._encode(modality, pixels, grids)
-        return [own[item["kept"]] if "kept" in item else own for own, item in zip(rows, items, strict=True)]
+        return self._encode(modality, pixels, grids)
+
+    def select_rows(self, modality: str, item: Mapping[str, torch.Tensor], rows: torch.Tensor) -> EncodedItem:
+        """Returns all rows, or those of a video that are kept at their places in its grid; see `ModelAdapter.select_rows`."""
+        if "num_kept" not in item:
+            return EncodedItem(rows)
+        steps, height, width = item["video_grid_thw"].tolist()
+        kept = choose_kept(rows, num_steps=steps, num_kept=int(item["num_kept"]))
+        grid = make_grid(
+            (steps, height, width),
+            merge_size=self._merge_size,
+            seconds_per_step=float(item["second_per_grid_ts"]) if "second_per_grid_ts" in item else None,
+            tokens_per_second=self.tokens_per_second,
+        )
+        return EncodedItem(rows[kept], grid.span()[:, kept.cpu()])
+
+    @property
+    def _merge_size(self) -> int:
+        return int(self._vision_config.spatial_merge_size)
 
     def _encode(self, modality: str, pixels: torch.Tensor, grids: torch.Tensor) -> Sequence[torch.Tensor]:
         return list(self._features(modality, pixels, grids).pooler_output)
@@ -87,8 +107,7 @@ class Qwen2VLAdapter(TransformersAdapter):
 
     def get_positions(self, prompt_token_ids: Sequence[int], mm_features: Sequence[MultiModalFeature]) -> PromptPositions:
         """Returns positions along (t, h, w); see `ModelAdapter.get_positions`."""
-        merge_size = int(self._vision_config.spatial_merge_size)
-        runs = find_grid_runs(mm_features, merge_size=merge_size, tokens_per_second=self.tokens_per_second)
+        runs = find_grid_runs(mm_features, merge_size=self._merge_size, tokens_per_second=self.tokens_per_second)
         return compute_positions(len(prompt_token_ids), runs)
 
 

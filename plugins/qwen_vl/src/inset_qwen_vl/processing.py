@@ -9,6 +9,7 @@ import numpy as np
 
 from inset.api import (
     JSON,
+    ConfigError,
     InvalidRequestError,
     ItemPlan,
     ItemTensors,
@@ -21,7 +22,6 @@ from inset.api import (
 from inset_qwen_vl.config import apply_options
 from inset_qwen_vl.info import Qwen2VLProcessingInfo
 from inset_qwen_vl.patches import cut_image, cut_video
-from inset_qwen_vl.pruning import choose_kept
 
 if TYPE_CHECKING:
     import torch
@@ -36,7 +36,7 @@ class QwenVLProcessor(MultiModalProcessor):
 
     An image becomes ``pixel_values (num_patches, patch_size, patch_size, 3)`` uint8 RGB and ``image_grid_thw (3,)`` int64; a video becomes
     ``pixel_values_videos (num_patches, temporal_patch_size, patch_size, patch_size, 3)`` uint8 RGB and ``video_grid_thw (3,)`` int64. They
-    are normalised where the vision tower runs.
+    are normalised where the vision tower runs. Where tokens of a video are left out, ``num_kept (1,)`` int64 says how many stay.
 
     Source: transformers 5.24 ``Qwen2VLProcessor``, ``Qwen2_5_VLProcessor`` and ``Qwen3VLProcessor``.
     """
@@ -113,13 +113,19 @@ class QwenVLProcessor(MultiModalProcessor):
             tensors: dict[str, np.ndarray[Any, Any]] = {"pixel_values_videos": patches, "video_grid_thw": grid}
             if seconds is not None:
                 tensors["second_per_grid_ts"] = np.array([seconds], np.float64)
-            if config.pruning_rate:
-                tensors["kept"] = choose_kept(patches, plan.grid, config)
+            if "num_kept" in plan.details:
+                tensors["num_kept"] = np.array([plan.num_embeds], np.int64)
             return tensors
         return {"pixel_values": cut_image(decoded, size, config), "image_grid_thw": grid}
 
     def to_transformers(self, modality: str, items: Sequence[ItemTensors]) -> Mapping[str, torch.Tensor]:
-        """Returns normalised ``pixel_values (num_patches, values of a patch)`` or ``pixel_values_videos`` float32, with the grids."""
+        """Returns normalised ``pixel_values (num_patches, values of a patch)`` or ``pixel_values_videos`` float32, with the grids.
+
+        Raises:
+            ConfigError: Tokens of a video are left out, which transformers does not know.
+        """
+        if any("num_kept" in item for item in items):
+            raise ConfigError("transformers cannot leave out tokens of a video; process the prompt without video_pruning_rate.")
         import torch
 
         from inset_qwen_vl.vision import PatchNormalizer

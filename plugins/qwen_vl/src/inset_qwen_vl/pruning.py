@@ -1,47 +1,35 @@
-"""Leaves out what does not change in a video: how many tokens are kept, and which."""
+"""Leaves out what does not change in a video."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Final
 
-import numpy as np
+import torch
 
-from inset_qwen_vl.config import PixelConfig
+__all__ = ["choose_kept"]
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-__all__ = ["choose_kept", "count_kept"]
+_RESOLUTION: Final = 1024
 
 
-def count_kept(grid: tuple[int, int, int], config: PixelConfig) -> int:
-    """Returns how many tokens of a video are kept: the share that is not pruned, and at least all of the first step.
+def choose_kept(rows: torch.Tensor, *, num_steps: int, num_kept: int) -> torch.Tensor:
+    """Returns which tokens of a video are kept: all of the first step, and those that differ most from the step before them.
 
-    Args:
-        grid: Patches along (t, h, w).
-        config: The share that is pruned, and the patches that make one token.
-    """
-    per_step = (grid[1] // config.merge_size) * (grid[2] // config.merge_size)
-    return max(per_step, int(grid[0] * per_step * (1 - config.pruning_rate)))
+    The difference is 1 minus the cosine between a row and the row at the same place one step before, in steps of 1/1024: what is less
+    is rounding, which other batches do otherwise. A tie keeps the earlier token. So a video keeps the same tokens whenever it is encoded.
 
-
-def choose_kept(patches: NDArray[np.uint8], grid: tuple[int, int, int], config: PixelConfig) -> NDArray[np.int64]:
-    """Returns the tokens of a video that are kept: all of the first step, and those that differ most from the step before them.
-
-    They are compared by their pixels, so that prompt and positions are known before the encoder runs; a tie keeps the earlier token.
+    Source: efficient video sampling, arXiv 2510.14624, which compares pixels; vLLM's ``video_pruning_rate`` compares rows, as here.
 
     Args:
-        patches: ``(num_patches, temporal_patch_size, patch_size, patch_size, 3)`` uint8, as `cut_video` gives them.
-        grid: Patches along (t, h, w).
-        config: As for `count_kept`.
+        rows: ``(num_tokens, hidden_size)`` as the encoder gives them, step by step.
+        num_steps: Steps along time.
+        num_kept: How many are kept; at least those of one step.
 
     Returns:
-        ``(num_kept,)`` int64, ascending.
+        ``(num_kept,)`` int64, ascending, on the device of `rows`.
     """
-    merged = config.merge_size**2
-    tokens = patches.reshape(grid[0], len(patches) // grid[0] // merged, -1)
-    change = np.full(tokens.shape[:2], np.inf, np.float64)
-    for step in range(1, grid[0]):
-        change[step] = np.abs(tokens[step].astype(np.int16) - tokens[step - 1]).mean(axis=1)
-    order = np.argsort(-change.ravel(), kind="stable")
-    return np.sort(order[: count_kept(grid, config)]).astype(np.int64)
+    steps = torch.nn.functional.normalize(rows.float(), dim=-1).view(num_steps, -1, rows.shape[1])
+    per_step = steps.shape[1]
+    change = 1 - (steps[1:] * steps[:-1]).sum(-1).flatten()
+    changed = (change * _RESOLUTION).round().argsort(descending=True, stable=True)[: num_kept - per_step]
+    first = torch.arange(per_step, device=rows.device)
+    return torch.cat([first, per_step + changed.sort().values])
