@@ -13,6 +13,9 @@ import pytest
 import tokenizers
 
 from inset.cache.base import ProcessorCacheFront
+from inset.cache.lru import LruCacheFront
+from inset.cache.processor_only import ProcessorOnlyCacheFront
+from inset.cache.shm import ShmCacheFront
 from inset.checkpoint import Checkpoint
 from inset.config import MediaConfig
 from inset.errors import InvalidRequestError
@@ -198,3 +201,11 @@ def png() -> Callable[..., bytes]:
         return encode_image(pixels, "PNG")
 
     return make
+
+
+@pytest.fixture(params=[LruCacheFront, ProcessorOnlyCacheFront, ShmCacheFront])
+def cache(request: pytest.FixtureRequest) -> Iterator[ProcessorCacheFront]:
+    """The front half of each type of cache, a MiB large."""
+    front: ProcessorCacheFront = request.param(capacity_bytes=1024**2)
+    yield front
+    front.close()

@@ -1,23 +1,19 @@
-"""Tests of both phases with a processor cache: hits, single-flight, uuids, restarts."""
+"""Tests of both phases with a processor cache: hits, restarts, resets, cancellations."""
 
 from __future__ import annotations
 
 import asyncio
 import random
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
 import numpy as np
-import pytest
 
 from inset.cache.base import ProcessorCacheFront
 from inset.cache.lru import LruCacheFront
 from inset.cache.processor_only import ProcessorOnlyCacheFront
-from inset.cache.shm import ShmCacheFront
-from inset.errors import InvalidRequestError, MediaDecodeError, MediaNotCachedError, UuidConflictError
 from inset.identity import DecodeSpec
 from inset.media.decoded import ImagePixels, VideoFrames
 from inset.media.header import MediaHeader
@@ -30,16 +26,6 @@ from inset.processing.processor import MultiModalProcessor
 MakeProcessor = Callable[..., MultiModalProcessor]
 MakePng = Callable[..., bytes]
 TIME_LIMIT_SECONDS = 30.0
-
-
-FRONTS = [LruCacheFront, ProcessorOnlyCacheFront, ShmCacheFront]
-
-
-@pytest.fixture(params=FRONTS)
-def cache(request: pytest.FixtureRequest) -> Iterator[ProcessorCacheFront]:
-    front: ProcessorCacheFront = request.param(capacity_bytes=1024**2)
-    yield front
-    front.close()
 
 
 def inputs(mm_data: object = None, *, request_id: str = "r", **fields: Any) -> ProcessorInputs:
@@ -111,153 +97,6 @@ def test_one_item_twice_and_an_item_larger_than_the_cache_get_their_tensors(
     assert large.mm_kwargs["image"][0]["pixel_values"].shape == (500, 1000, 3)
 
 
-def test_sixteen_requests_with_one_new_picture_decode_and_materialise_once(
-    make_processor: MakeProcessor, cache: ProcessorCacheFront, png: MakePng, work: Any
-) -> None:
-    processor = make_processor(cache)
-    work.may_go_on.clear()
-    submitted = threading.Barrier(16)
-
-    def run(number: int) -> Any:
-        with processor.apply_phase1(inputs(png(), request_id=str(number))) as state:
-            submitted.wait(TIME_LIMIT_SECONDS)
-            work.may_go_on.set()
-            state.wait_decodes()
-            return processor.apply_phase2(state)
-
-    with ThreadPoolExecutor(16) as threads:
-        prompts = list(threads.map(run, range(16)))
-    assert (work.num_decodes, work.num_materialised) == (1, 1)
-    assert len({prompt.mm_hashes["image"][0] for prompt in prompts}) == 1
-
-
-def test_async_requests_with_one_new_picture_decode_once(
-    make_processor: MakeProcessor, cache: ProcessorCacheFront, png: MakePng, work: Any
-) -> None:
-    processor = make_processor(cache)
-
-    async def run(number: int) -> Any:
-        with processor.apply_phase1(inputs([png(), png(seed=number % 3)], request_id=str(number))) as state:
-            await state.wait_decodes_async()
-            return processor.apply_phase2(state)
-
-    async def scenario() -> None:
-        work.may_go_on.clear()
-        tasks = [asyncio.ensure_future(run(number)) for number in range(12)]
-        await asyncio.sleep(0)
-        work.may_go_on.set()
-        await asyncio.wait_for(asyncio.gather(*tasks), TIME_LIMIT_SECONDS)
-
-    asyncio.run(scenario())
-    assert work.num_decodes == 3
-
-
-def test_when_the_leader_goes_away_the_next_one_decodes(
-    make_processor: MakeProcessor, cache: ProcessorCacheFront, png: MakePng, work: Any, pool: Any
-) -> None:
-    processor = make_processor(cache)
-    held = threading.Event()
-    busy = [pool.submit("image", lambda: held.wait(TIME_LIMIT_SECONDS)) for _ in range(4)]  # the leader's job stays in the queue
-    leader = processor.apply_phase1(inputs(png(), request_id="leader"))
-    with processor.apply_phase1(inputs(png(), request_id="follower")) as follower:
-        leader.close()
-        held.set()
-        follower.wait_decodes()
-        assert processor.apply_phase2(follower).mm_hashes["image"]
-    assert work.num_decodes == 1
-    assert all(job.result(TIME_LIMIT_SECONDS) for job in busy)
-
-
-def test_a_leader_that_is_closed_while_it_decodes_still_serves_its_followers(
-    make_processor: MakeProcessor, cache: ProcessorCacheFront, png: MakePng, work: Any
-) -> None:
-    processor = make_processor(cache)
-    work.may_go_on.clear()
-    leader = processor.apply_phase1(inputs(png(), request_id="leader"))
-    assert work.entered.wait(TIME_LIMIT_SECONDS)
-    with processor.apply_phase1(inputs(png(), request_id="follower")) as follower:
-        closing = threading.Thread(target=leader.close)
-        closing.start()
-        work.may_go_on.set()
-        follower.wait_decodes()
-        processor.apply_phase2(follower)
-        closing.join(TIME_LIMIT_SECONDS)
-    assert work.num_decodes == 1
-
-
-@pytest.mark.parametrize("is_async", [True, False])
-def test_all_waiting_is_done_before_the_failure_of_an_item_that_another_request_processes_is_raised(
-    make_processor: MakeProcessor, cache: ProcessorCacheFront, png: MakePng, work: Any, *, is_async: bool
-) -> None:
-    """The first failure in request order is raised, also where this request met with a later one itself, and sooner."""
-    processor = make_processor(cache)
-    followed, own, whole = png(64, 64)[:-40], png(32, 32)[:-40], png()
-    work.may_go_on.clear()
-    with (
-        processor.apply_phase1(inputs([followed, whole], request_id="leader")) as leader,
-        processor.apply_phase1(inputs([followed, whole, own], request_id="follower")) as follower,
-    ):
-        work.may_go_on.set()
-        wait: Callable[[], None] = (lambda: asyncio.run(follower.wait_decodes_async())) if is_async else follower.wait_decodes
-        with pytest.raises(MediaDecodeError) as caught:
-            wait()
-        assert caught.value.item_index == 0
-        assert follower.items[1].processed is not None
-        with pytest.raises(MediaDecodeError):
-            leader.wait_decodes()
-
-
-def test_a_damaged_item_fails_every_request_at_its_own_position(
-    make_processor: MakeProcessor, cache: ProcessorCacheFront, png: MakePng, work: Any
-) -> None:
-    processor = make_processor(cache)
-    damaged = png(64, 64)[:-40]
-    work.may_go_on.clear()
-    with (
-        processor.apply_phase1(inputs([damaged], request_id="a")) as first,
-        processor.apply_phase1(inputs([png(), damaged], request_id="b")) as second,
-    ):
-        work.may_go_on.set()
-        for state, position in ((second, 1), (first, 0)):
-            with pytest.raises(MediaDecodeError) as caught:
-                state.wait_decodes()
-            assert (caught.value.modality, caught.value.item_index) == ("image", position)
-    with pytest.raises(MediaDecodeError):
-        processor.apply(inputs([damaged], request_id="c"))
-    assert cache.stats.num_leases == 0
-
-
-def test_a_hit_never_waits_behind_a_miss(make_processor: MakeProcessor, cache: ProcessorCacheFront, png: MakePng, work: Any) -> None:
-    processor = make_processor(cache)
-    finish(processor, inputs(png()))
-    work.entered.clear()
-    work.may_go_on.clear()
-    missing = [processor.apply_phase1(inputs(png(seed=seed), request_id=str(seed))) for seed in range(1, 9)]
-    assert work.entered.wait(TIME_LIMIT_SECONDS)
-    assert finish(processor, inputs(png())).mm_hashes["image"]
-    work.may_go_on.set()
-    for state in missing:
-        state.close()
-
-
-def test_requests_that_lead_and_follow_each_other_never_wait_in_a_circle(
-    make_processor: MakeProcessor, cache: ProcessorCacheFront, png: MakePng
-) -> None:
-    processor = make_processor(cache)
-    random_ = random.Random(5)
-    orders = [random_.sample(range(6), 4) for _ in range(60)]
-
-    def run(number: int) -> bool:
-        items = [png(seed=seed) for seed in orders[number]]
-        finish(processor, inputs(items, request_id=str(number)))
-        return True
-
-    with ThreadPoolExecutor(8) as threads:
-        jobs = [threads.submit(run, number) for number in range(len(orders))]
-        assert all(job.result(TIME_LIMIT_SECONDS) for job in jobs)
-    assert cache.stats.num_leases == 0
-
-
 def test_a_restart_decodes_again_what_the_engine_did_not_have(make_processor: MakeProcessor, png: MakePng, work: Any) -> None:
     cache = LruCacheFront(capacity_bytes=1024**2)
     processor = make_processor(cache)
@@ -274,71 +113,6 @@ def test_a_restart_decodes_again_what_the_engine_did_not_have(make_processor: Ma
     assert work.num_decodes == 2
     assert second.prompt_token_ids == first.prompt_token_ids
     assert second.mm_hashes == first.mm_hashes
-
-
-class Uuids:
-    """Requests with one picture, or none, under a uuid."""
-
-    def __init__(self, processor: MultiModalProcessor) -> None:
-        self.processor = processor
-
-    def send(self, data: object, uuid: str = "a", **fields: Any) -> Any:
-        return finish(self.processor, inputs([data], mm_uuids={"image": [uuid]}, **fields))
-
-
-@pytest.fixture
-def uuids(make_processor: MakeProcessor, cache: ProcessorCacheFront) -> Uuids:
-    return Uuids(make_processor(cache))
-
-
-def test_a_uuid_stands_for_bytes_that_were_seen(uuids: Uuids, png: MakePng, work: Any) -> None:
-    first = uuids.send(png())
-    again = uuids.send(None)
-    assert again.mm_hashes == first.mm_hashes
-    assert again.prompt_token_ids == first.prompt_token_ids
-    assert work.num_decodes == 1
-
-
-def test_a_uuid_that_is_unknown_or_somebody_elses_is_409(uuids: Uuids, png: MakePng) -> None:
-    uuids.send(png(), api_key="one", cache_salt="s")
-    for fields in ({}, {"api_key": "two", "cache_salt": "s"}, {"api_key": "one"}, {"api_key": "one", "cache_salt": "t"}):
-        with pytest.raises(MediaNotCachedError) as caught:
-            uuids.send(None, **fields)
-        assert (caught.value.status, caught.value.item_index) == (409, 0)
-    assert uuids.send(None, api_key="one", cache_salt="s").mm_hashes
-
-
-def test_other_bytes_under_a_uuid_that_is_bound_are_400_and_never_the_old_item(uuids: Uuids, png: MakePng) -> None:
-    first = uuids.send(png(seed=1))
-    with pytest.raises(UuidConflictError) as caught:
-        uuids.send(png(seed=2))
-    assert (caught.value.status, caught.value.code, caught.value.item_index) == (400, "uuid_conflict", 0)
-    assert uuids.send(None).mm_hashes == first.mm_hashes
-
-
-def test_once_the_item_is_gone_the_uuid_is_409_and_free_for_other_bytes(uuids: Uuids, png: MakePng, cache: ProcessorCacheFront) -> None:
-    uuids.send(png(seed=1))
-    cache.reset()
-    with pytest.raises(MediaNotCachedError):
-        uuids.send(None)
-    second = uuids.send(png(seed=2))
-    assert uuids.send(None).mm_hashes == second.mm_hashes
-
-
-def test_the_same_bytes_under_other_options_are_no_conflict_and_another_item(uuids: Uuids, png: MakePng) -> None:
-    first = uuids.send(png())
-    second = uuids.send(png(), mm_processor_kwargs={"bright": 1})
-    assert first.mm_hashes != second.mm_hashes
-    assert uuids.send(None, mm_processor_kwargs={"bright": 1}).mm_hashes == second.mm_hashes
-    with pytest.raises(MediaNotCachedError):
-        uuids.send(None, mm_processor_kwargs={"bright": 2})
-
-
-def test_a_request_that_failed_binds_no_uuid(uuids: Uuids, png: MakePng) -> None:
-    with pytest.raises(MediaDecodeError):
-        uuids.send(png(64, 64)[:-40])
-    with pytest.raises(MediaNotCachedError):
-        uuids.send(None)
 
 
 def test_a_b_a_in_any_interleaving_gives_the_right_pixels(make_processor: MakeProcessor, png: MakePng) -> None:
@@ -381,11 +155,6 @@ def test_references_keep_their_bytes_until_the_state_closes(
     assert not raw.data
 
 
-def test_a_uuid_list_of_another_length_is_refused(make_processor: MakeProcessor, cache: ProcessorCacheFront, png: MakePng) -> None:
-    with pytest.raises(InvalidRequestError, match="uuid"):
-        make_processor(cache).apply(inputs([png()], mm_uuids={"image": []}))
-
-
 def test_a_reset_between_the_phases_changes_no_answer(make_processor: MakeProcessor, cache: ProcessorCacheFront, png: MakePng) -> None:
     processor = make_processor(cache)
     expected = finish(processor, inputs([png(), png(seed=1)]))
@@ -397,20 +166,6 @@ def test_a_reset_between_the_phases_changes_no_answer(make_processor: MakeProces
     cache.release("during")
     assert finish(processor, inputs([png(), png(seed=1)])).mm_hashes == expected.mm_hashes
     assert cache.stats.num_leases == 0
-
-
-def test_a_uuid_alone_cannot_be_sent_again_once_its_item_is_gone(make_processor: MakeProcessor, png: MakePng) -> None:
-    cache = LruCacheFront(capacity_bytes=1024**2)
-    processor = make_processor(cache)
-    uuids = Uuids(processor)
-    uuids.send(png())
-    with processor.apply_phase1(inputs([None], request_id="again", mm_uuids={"image": ["a"]})) as state:
-        state.wait_decodes()
-        processor.apply_phase2(state)
-        cache.release("again")
-        cache.reset()
-        with pytest.raises(MediaNotCachedError):
-            processor.restart(state)
 
 
 def test_many_images_in_one_prompt_keep_their_order(
