@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-NEEDS_A_SERVER = {"serve"}
+NEEDS_A_SERVER = {"serve", "stalls"}
 
 
 def main() -> int:

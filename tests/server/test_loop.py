@@ -6,6 +6,7 @@ import base64
 import threading
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -77,3 +78,67 @@ def test_nothing_that_takes_time_runs_on_the_event_loop(
         "apply_phase2",
         "plan_prompt",
     } <= set(calls)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "path", "value"),
+    [
+        (body, "parse_json", "/v1/chat/completions", {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 1}),
+        (body, "convert", "/v1/responses", {"input": "hi", "max_output_tokens": 1}),
+        (ChatTemplate, "render", "/v1/render", {"messages": [{"role": "user", "content": "hi"}]}),
+        (Tokenizer, "encode", "/tokenize", {"prompt": "hi"}),
+        (Tokenizer, "id_to_token", "/tokenize", {"prompt": "hi", "return_token_strs": True}),
+        (Tokenizer, "decode", "/detokenize", {"tokens": [1]}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_health_answers_while_a_request_is_worked_on(
+    server: Any, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, path: str, value: dict[str, Any]
+) -> None:
+    begun, has_answered = threading.Event(), threading.Event()
+    original = getattr(owner, name)
+
+    def held(*arguments: Any, **options: Any) -> Any:
+        begun.set()
+        assert has_answered.wait(60), "health did not answer meanwhile"
+        return original(*arguments, **options)
+
+    monkeypatch.setattr(owner, name, held)
+    with ThreadPoolExecutor(1) as asking, httpx.Client(base_url=server.url, timeout=60) as client:
+        asked = asking.submit(httpx.post, server.url + path, json=value, timeout=60)
+        assert begun.wait(60)
+        assert client.get("/health").status_code == 200
+        has_answered.set()
+        assert asked.result().status_code == 200
+
+
+def big(middle: bytes, count: int) -> bytes:
+    return b'{"messages":[{"role":"user","content":[' + middle * count + b'"end"]}]}'
+
+
+HOSTILE = {
+    "numbers": (big(b"1,", 3_000_000), 413),
+    "objects": (big(b"{},", 1_000_000), 413),
+    "short strings": (big(b'"abc",', 500_000), 413),
+    "long strings": (big(b'"' + b"a" * 4000 + b'",', 2000), 413),
+    "escaped text": (b'{"messages":[{"role":"user","content":"' + b"\\n" * 5_000_000 + b'"}]}', 413),
+    "text that can never fit": (b'{"messages":[{"role":"user","content":"' + b"words " * 500_000 + b'"}]}', 400),
+    "a long name": (b'{"model":"' + b"m" * 8_000_000 + b'","messages":[]}', 413),
+    "a long role": (b'{"messages":[{"role":"' + b"m" * 8_000_000 + b'","content":""}]}', 413),
+    "a long salt": (b'{"messages":[{"role":"user","content":""}],"cache_salt":"' + b"m" * 3_000_000 + b'"}', 400),
+    "an unknown field": (b'{"' + b"m" * 3_000_000 + b'":1}', 400),
+    "biases": (b'{"messages":[],"logit_bias":{' + b",".join(b'"%d":1' % number for number in range(100_000)) + b"}}", 400),
+    "an endless string": (b'{"messages":[{"role":"user","content":"' + b"a" * 8_000_000, 400),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_body_is_refused_before_it_is_tokenised(server: Any, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    sent, status = HOSTILE[name]
+    tokenised: list[str] = []
+    monkeypatch.setattr(Tokenizer, "encode", lambda self, text, *arguments, **options: tokenised.append(text))
+    with httpx.Client(base_url=server.url, timeout=60) as client:
+        response = client.post("/v1/chat/completions", content=sent)
+        assert (response.status_code, tokenised) == (status, []), response.text
+        assert len(response.content) < 1500
+        assert client.get("/health").status_code == 200

@@ -151,6 +151,10 @@ class ServerConfig(OptionsChecked):
     api_key: tuple[str, ...] = option((), "API keys that clients must send one of; empty asks for none.")
     allowed_origins: tuple[str, ...] = option((), "Origins that browsers may call from (CORS).")
     max_request_body_bytes: int = option(256 * MIB, "Largest request body.", least=0)
+    max_request_text_bytes: int = option(4 * MIB, "Most text of a request, in bytes: all of its body besides media.", least=0)
+    max_request_values: int = option(
+        250_000, "Most strings, lists, objects and commas in a request body; parsing more of them stops other requests.", least=0
+    )
     max_held_body_bytes: int = option(
         GIB, "Most bytes of request bodies that one front end holds at one time, until their media are processed.", least=0
     )

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sized
 from dataclasses import dataclass, field
 from numbers import Real
 from operator import index
-from typing import Final
+from typing import Final, TypeVar
 
 from inset.errors import InvalidRequestError
 
 __all__ = ["SamplingParams"]
+
+S = TypeVar("S", bound=Sized)
 
 _INTEGERS: Final = ("n", "top_k", "seed", "max_tokens", "min_tokens", "logprobs")
 _OPTIONAL: Final = ("seed", "max_tokens", "logprobs")
 _NUMBERS: Final = ("temperature", "top_p", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty")
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _SWITCHES: Final = ("include_stop_str_in_output", "ignore_eos", "skip_special_tokens")
-_MOST_STOPS: Final = 128
-_MOST_TOKENS: Final = 16_384
+_MOST: Final = {"stop": 128, "stop_token_ids": 16_384, "logit_bias": 16_384}
 """These options are looked through for every token and travel with every answer: without bounds one request would slow down all others."""
 
 
@@ -87,7 +88,7 @@ class SamplingParams:
         )
         if not isinstance(self.logit_bias, Mapping | None):
             raise _refuse("logit_bias", "must be a mapping of token ids to numbers")
-        biases = (self.logit_bias or {}).items()
+        biases = _bounded("logit_bias", self.logit_bias or {}).items()
         self._put("logit_bias", {_integer("logit_bias", token_id): _number("logit_bias", bias) for token_id, bias in biases})
         self._check_ranges()
 
@@ -107,9 +108,6 @@ class SamplingParams:
         ):
             if not holds:
                 raise _refuse(name, f"{rule}, not {getattr(self, name)}")
-        for name, most in (("stop", _MOST_STOPS), ("stop_token_ids", _MOST_TOKENS), ("logit_bias", _MOST_TOKENS)):
-            if len(getattr(self, name)) > most:
-                raise _refuse(name, f"must hold at most {most}, not {len(getattr(self, name))}")
         if not all(-100 <= bias <= 100 for bias in self.logit_bias.values()):
             raise _refuse("logit_bias", "must be in -100 to 100")
         for name, token_ids in (("logit_bias", self.logit_bias), ("stop_token_ids", self.stop_token_ids)):
@@ -151,7 +149,14 @@ def _listed(name: str, value: object) -> tuple[object, ...]:
         return ()
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
         raise _refuse(name, f"must be a list, not {value!r}")
-    return tuple(value)
+    return _bounded(name, tuple(value))
+
+
+def _bounded(name: str, value: S) -> S:
+    """Returns a value that holds no more than it may; called before anything goes through it."""
+    if len(value) > _MOST[name]:
+        raise _refuse(name, f"must hold at most {_MOST[name]}, not {len(value)}")
+    return value
 
 
 def _refuse(name: str, rule: str) -> InvalidRequestError:

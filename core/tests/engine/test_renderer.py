@@ -15,7 +15,7 @@ from tokenizers import Tokenizer as RawTokenizer
 from inset.engine.chat_template import ChatTemplate
 from inset.engine.content_parts import ContentPolicy
 from inset.engine.renderer import ChatOptions, Renderer
-from inset.errors import InvalidRequestError
+from inset.errors import InvalidRequestError, PromptTooLongError, TooLargeError
 from inset.processing.tokenizer import Tokenizer
 
 SPECIAL = ["<image>", "<|user|>", "<|assistant|>", "<|end|>"]
@@ -165,3 +165,28 @@ def test_conversation_without_a_template_is_refused_with_what_to_do() -> None:
 
 def test_plain_prompt_keeps_typed_markers_as_places() -> None:
     assert TOKENIZER.added_ids_in(renderer().render_text("a <image> b").token_ids) == [IMAGE]
+
+
+def test_text_that_can_never_fit_is_refused_before_it_is_tokenised(monkeypatch: pytest.MonkeyPatch) -> None:
+    longest = max(map(len, SPECIAL))
+    bounded = Renderer(TOKENIZER, Info(), ChatTemplate(STRING_TEMPLATE, special_tokens={}), max_model_len=10)  # type: ignore[arg-type]
+    monkeypatch.setattr(Tokenizer, "encode", lambda *arguments, **options: pytest.fail("it was tokenised"))
+    text = "a" * (10 * longest)
+    with pytest.raises(PromptTooLongError, match=r"at least 1[0-9] tokens"):
+        bounded.render_text(text)
+    with pytest.raises(PromptTooLongError):
+        bounded.render_chat([{"role": "user", "content": text}], ContentPolicy())
+
+
+@pytest.mark.parametrize(
+    "message", [{"role": "user", "content": ["a" * 60, "b" * 60]}, {"role": "u" * 101, "content": ""}, {"role": "user", "x" * 101: 1}]
+)
+def test_conversation_with_more_text_than_its_sender_may_send_is_refused(message: dict[str, Any]) -> None:
+    with pytest.raises(TooLargeError, match="--max-request-text-bytes"):
+        renderer().render_chat([message], ContentPolicy(max_text_characters=100))
+
+
+def test_media_are_no_text() -> None:
+    content = [picture("a" * 200), {"type": "text", "text": "what?"}]
+    rendered = renderer().render_chat([{"role": "user", "content": content}], ContentPolicy(max_text_characters=100))
+    assert len(rendered.media) == 1

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -119,3 +121,14 @@ def test_tokenizing_loads_neither_torch_nor_transformers(tmp_path: Path, tokeniz
         "assert not {'torch', 'transformers'} & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_other_threads_run_while_a_text_is_tokenised(tokenizer: Tokenizer) -> None:
+    """The lock of the interpreter would let them run once or twice."""
+    encoding = threading.Thread(target=tokenizer.encode, args=("some words, " * 20_000,))
+    encoding.start()
+    turns = 0
+    while encoding.is_alive():
+        time.sleep(0.001)
+        turns += 1
+    assert turns > 10

@@ -148,8 +148,9 @@ def build_core(
         tokenizer=tokenizer,
     )
     processor = built.processor
+    max_model_len = resolve_max_model_len(configs.model, checkpoint)
     return Core(
-        renderer=Renderer(tokenizer, processor.info, template),
+        renderer=Renderer(tokenizer, processor.info, template, max_model_len=max_model_len),
         processor=processor,
         tokenizer=tokenizer,
         fetcher=MediaFetcher.build(host.registries.media_connectors, configs.media, executor=media_executor),
@@ -159,7 +160,7 @@ def build_core(
         media_config=configs.media,
         cache=cache,
         has_engine=has_engine,
-        limits=resolve_limits(configs.engine, processor.info, max_model_len=resolve_max_model_len(configs.model, checkpoint)),
+        limits=resolve_limits(configs.engine, processor.info, max_model_len=max_model_len),
         default_sampling_params=default_sampling_params(checkpoint),
     )
 

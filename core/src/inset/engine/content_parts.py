@@ -51,11 +51,13 @@ class ContentPolicy:
         accept_objects: Pictures, arrays, bytes and file paths in memory: for callers in this process alone.
         accept_mm_embeds: Finished embeddings instead of media.
         accept_prompt_embeds: Finished embeddings instead of text.
+        max_text_characters: The longest text of a conversation, in all; None for callers who may send any.
     """
 
     accept_objects: bool = False
     accept_mm_embeds: bool = False
     accept_prompt_embeds: bool = False
+    max_text_characters: int | None = None
 
 
 _TEXT_KEYS: Final = {

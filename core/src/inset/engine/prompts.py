@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["AnyPrompt", "ChatPrompt", "PromptInput", "RequestOptions", "TextPrompt", "read_prompt", "read_token_ids"]
 
+_LONGEST_SALT: Final = 1024
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestOptions:
@@ -44,8 +46,11 @@ class RequestOptions:
         """
         if self.cache_salt is None:
             return
-        if not isinstance(self.cache_salt, str) or any("\ud800" <= letter <= "\udfff" for letter in self.cache_salt):
-            raise InvalidRequestError("cache_salt must be text.", stage="parse", parameter="cache_salt")
+        is_text = isinstance(self.cache_salt, str) and len(self.cache_salt) <= _LONGEST_SALT
+        if not is_text or any("\ud800" <= letter <= "\udfff" for letter in self.cache_salt):
+            raise InvalidRequestError(
+                f"cache_salt must be text of at most {_LONGEST_SALT} characters.", stage="parse", parameter="cache_salt"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from inset.engine.content_parts import ContentPolicy, MediaPart, Part, TextPart, parse_content
-from inset.errors import InvalidRequestError
+from inset.errors import InvalidRequestError, PromptTooLongError, TooLargeError
 from inset.processing.user_text import encode_chat
 
 if TYPE_CHECKING:
@@ -66,16 +66,21 @@ class _Message:
 class Renderer:
     """Renders conversations for one checkpoint; thread-safe."""
 
-    def __init__(self, tokenizer: Tokenizer, info: ProcessingInfo, template: ChatTemplate | None) -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, info: ProcessingInfo, template: ChatTemplate | None, *, max_model_len: int | None = None
+    ) -> None:
         self._tokenizer = tokenizer
         self._info = info
         self._template = template
+        self._max_model_len = max_model_len
 
     def render_chat(self, messages: object, policy: ContentPolicy, options: ChatOptions | None = None) -> RenderedPrompt:
         """Returns the prompt of a conversation; what users typed stays text, in every role.
 
         Raises:
             InvalidRequestError: The checkpoint has no chat template, a message is malformed, or the template refuses the conversation.
+            PromptTooLongError: The text can never fit into the context.
+            TooLargeError: There is more text than this caller may send.
         """
         if self._template is None:
             raise InvalidRequestError(
@@ -95,7 +100,9 @@ class Renderer:
             return RenderedPrompt(None, (), (embeds,))
         around = {"tools": options.tools, "documents": options.documents, "kwargs": options.template_kwargs}
         strings = [*self._strings_of(read), *_strings(around)]
-        self._refuse_tokens_in_names([message.fields for message in read], around)
+        names = list(_names([[message.fields for message in read], around]))
+        _check_length([*strings, *names], policy)
+        self._refuse_tokens_in(names)
 
         def render(user_strings: Sequence[str]) -> str:
             given = iter(user_strings)
@@ -110,13 +117,28 @@ class Renderer:
                 template_kwargs=replaced["kwargs"],
             )
 
-        encoded = encode_chat(self._tokenizer, render, user_strings=strings)
+        encoded = encode_chat(self._tokenizer, render, user_strings=strings, check_text=self._check_text)
         media = tuple(part for message in read for part in message.parts if isinstance(part, MediaPart))
         return RenderedPrompt(encoded.text, encoded.token_ids, media)
 
     def render_text(self, prompt: str) -> RenderedPrompt:
-        """Returns a plain prompt; markers typed in it are the places of its items."""
+        """Returns a plain prompt; markers typed in it are the places of its items.
+
+        Raises:
+            PromptTooLongError: It can never fit into the context.
+        """
+        self._check_text(prompt)
         return RenderedPrompt(prompt, self._tokenizer.encode(prompt, add_special_tokens=True))
+
+    def _check_text(self, text: str) -> None:
+        """Refuses what can never fit before the time is spent on tokenising it."""
+        least = self._tokenizer.least_num_tokens(text) if self._max_model_len is not None else 0
+        if self._max_model_len is not None and least >= self._max_model_len:
+            raise PromptTooLongError(
+                f"The text of the prompt has at least {least} tokens, and the context holds {self._max_model_len} together with the "
+                "answer. Send less text.",
+                stage="parse",
+            )
 
     def _strings_of(self, messages: Sequence[_Message]) -> Iterator[str]:
         for message in messages:
@@ -146,15 +168,26 @@ class Renderer:
         counts[part.modality] = index + 1
         return {"type": part.modality, "marker": self._info.get_placeholder_text(part.modality, index)}
 
-    def _refuse_tokens_in_names(self, *values: object) -> None:
+    def _refuse_tokens_in(self, names: Sequence[str]) -> None:
         """Names of fields cannot be replaced by inert words, so one of the model's tokens in them is refused."""
         added = self._tokenizer.added_tokens
-        for name in (name for value in values for name in _names(value)):
+        for name in names:
             token = next((token for token in added if token in name), None)
             if token is not None:
                 raise InvalidRequestError(
                     f"The name of a field contains {token!r}, a token of the model's own.", stage="parse", parameter="messages"
                 )
+
+
+def _check_length(texts: Sequence[str], policy: ContentPolicy) -> None:
+    most = policy.max_text_characters
+    if most is not None and sum(map(len, texts)) > most:
+        raise TooLargeError(
+            f"The conversation has more than {most} characters of text (--max-request-text-bytes). Send less text.",
+            stage="parse",
+            parameter="messages",
+            code="request_too_large",
+        )
 
 
 def _prompt_embeds(messages: Sequence[_Message]) -> MediaPart | None:

@@ -35,6 +35,7 @@ def encode_chat(
     render: Callable[[Sequence[str]], str],
     *,
     user_strings: Sequence[str],
+    check_text: Callable[[str], None] = lambda text: None,
     add_special_tokens: bool = False,
 ) -> EncodedChat:
     """Renders a chat and returns its token ids, in which user text stays text.
@@ -47,6 +48,7 @@ def encode_chat(
         render: Renders the chat with these strings in place of the user's, in the same order. Markers that the server itself places
             belong to the rendering, not to the strings.
         user_strings: Every string of the chat except roles and part types.
+        check_text: Is given the rendered text before it is tokenised, and raises where it is too long.
         add_special_tokens: Also put what the tokenizer itself puts around a prompt.
 
     Raises:
@@ -54,6 +56,7 @@ def encode_chat(
             cannot be kept apart.
     """
     text = render(user_strings)
+    check_text(text)
     token_ids = tokenizer.encode(text)
     inert = tokenizer.encode(render([_INERT if string.strip() else string for string in user_strings]))
     expected = tokenizer.added_ids_in(inert)

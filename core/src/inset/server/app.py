@@ -76,6 +76,7 @@ def create_app(engine: AsyncLLM, configs: Configs, *, front_id: str | None = Non
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with engine:
             yield
+        service.close()
 
     app = FastAPI(title="Inset", version=inset.__version__, lifespan=lifespan, redirect_slashes=False, openapi_url=None)
     app.state.service = service = Service(engine, configs, front_id=front_id)

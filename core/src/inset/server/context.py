@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from starlette.types import Scope
@@ -40,7 +40,7 @@ class RequestContext:
     code: str | None = None
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
-    body: HeldBody | None = None
+    body: HeldBody[Any] | None = None
 
     def release_body(self) -> None:
         """Lets go of the body; idempotent."""

@@ -12,7 +12,6 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from inset.server.context import CLIENT_GONE_STATUS, context_of
-from inset.server.protocol import convert
 from inset.server.service import service_of
 from inset.server.streaming import ClientGoneError, request_timeout, while_connected
 
@@ -42,18 +41,19 @@ async def handle(request: Request, kind: type[R], work: Callable[[R], Coroutine[
     """
     context = context_of(request.scope)
     try:
-        context.body = await _read(request, context.deadline)
-        return await while_connected(request.receive, work(convert(context.body.value, kind)), deadline=context.deadline)
+        body = context.body = await _read(request, kind, context.deadline)
+        assert body.value is not None
+        return await while_connected(request.receive, work(body.value), deadline=context.deadline)
     except (ClientDisconnect, ClientGoneError):
         return Response(status_code=CLIENT_GONE_STATUS)
     finally:
         context.release_body()
 
 
-async def _read(request: Request, deadline: float) -> HeldBody:
+async def _read(request: Request, kind: type[R], deadline: float) -> HeldBody[R]:
     try:
         async with asyncio.timeout_at(deadline):
-            return await service_of(request).bodies.read(request)
+            return await service_of(request).bodies.read(request, kind)
     except TimeoutError as error:
         raise request_timeout() from error
 

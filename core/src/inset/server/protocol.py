@@ -209,7 +209,7 @@ def convert(value: object, kind: type[T]) -> T:
     for name in value:
         if name not in known:
             raise InvalidRequestError(
-                f"There is no field {str(name)[:100]!r} here.{_near(str(name), known)}", stage="parse", parameter=str(name)[:100]
+                f"There is no field {str(name)[:100]!r} here.{_near(str(name)[:100], known)}", stage="parse", parameter=str(name)[:100]
             )
     try:
         return msgspec.convert(value, kind)

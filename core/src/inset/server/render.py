@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from inset.engine.prompts import PromptInput
+    from inset.processing.tokenizer import Tokenizer
     from inset.server.service import Service
 
 __all__ = ["detokenize", "render", "tokenize"]
@@ -36,7 +37,7 @@ async def render(request: Request) -> Response:
             prompt = TextPrompt(prompt=body.prompt, options=prompt.options)
         planned = await service.engine.core.plan(prompt)
         plan = describe_plan(planned, max_model_len=service.engine.core.limits.max_model_len)
-        return json_response({"object": "render", "model": service.model_name, **plan})
+        return await asyncio.to_thread(json_response, {"object": "render", "model": service.model_name, **plan})
 
     return await handle(request, RenderRequest, work)
 
@@ -58,12 +59,16 @@ async def tokenize(request: Request) -> Response:
             token_ids = await asyncio.to_thread(core.tokenizer.encode, body.prompt, body.add_special_tokens)
         else:
             token_ids = list((await core.plan(_conversation(body, service, context_of(request.scope).client))).prompt_token_ids)
-        spelled = [core.tokenizer.id_to_token(token_id) for token_id in token_ids] if body.return_token_strs else None
-        return json_response(
-            {"count": len(token_ids), "max_model_len": core.limits.max_model_len, "tokens": token_ids, "token_strs": spelled}
-        )
+        tokenizer = core.tokenizer if body.return_token_strs else None
+        return await asyncio.to_thread(_describe, token_ids, tokenizer, core.limits.max_model_len)
 
     return await handle(request, TokenizeRequest, work)
+
+
+def _describe(token_ids: list[int], tokenizer: Tokenizer | None, max_model_len: int) -> Response:
+    """Returns the answer with the tokens, spelled too where a tokenizer is given."""
+    spelled = None if tokenizer is None else [tokenizer.id_to_token(token_id) for token_id in token_ids]
+    return json_response({"count": len(token_ids), "max_model_len": max_model_len, "tokens": token_ids, "token_strs": spelled})
 
 
 def _conversation(body: TokenizeRequest, service: Service, client: str) -> ChatPrompt:

@@ -10,6 +10,7 @@ from inset.engine.prompts import ChatPrompt, RequestOptions
 from inset.engine.renderer import ChatOptions
 from inset.errors import InvalidRequestError, ModelNotFoundError
 from inset.server.body import BodyReader
+from inset.server.json_text import JsonLimits
 from inset.server.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -32,10 +33,18 @@ class Service:
         self.model_name = configs.model.name_for_clients
         self.created_seconds = int(time.time())
         self.metrics = Metrics(engine, front_id=front_id)
-        self.bodies = BodyReader(configs.server.max_request_body_bytes, configs.server.max_held_body_bytes)
+        server = configs.server
+        limits = JsonLimits(max_values=server.max_request_values, max_text_bytes=server.max_request_text_bytes)
+        self.bodies = BodyReader(server.max_request_body_bytes, server.max_held_body_bytes, limits)
         self.policy = ContentPolicy(
-            accept_mm_embeds=configs.model.enable_mm_embeds, accept_prompt_embeds=configs.model.enable_prompt_embeds
+            accept_mm_embeds=configs.model.enable_mm_embeds,
+            accept_prompt_embeds=configs.model.enable_prompt_embeds,
+            max_text_characters=server.max_request_text_bytes,
         )
+
+    def close(self) -> None:
+        """Ends what belongs to it alone; idempotent."""
+        self.bodies.close()
 
     def check_model(self, name: str | None) -> None:
         """Lets the name of the served model pass, and none at all.
