@@ -61,7 +61,7 @@ def test_cancellations_resets_and_evictions_never_give_a_wrong_answer_or_keep_an
                 await asyncio.sleep(rng.random() * 0.01)
                 task.cancel()
         if rng.random() < 0.2:
-            await llm.engine.reset_mm_cache()
+            await llm.engine.reset("mm_cache")
         if rng.random() < 0.2:
             await llm.engine.reset(rng.choice(["encoder_cache", "prefix_cache"]))
         for numbers, answer in zip(chosen, await asyncio.gather(*tasks, return_exceptions=True), strict=True):

@@ -265,7 +265,7 @@ def test_requests_that_are_reset_under_get_their_own_answers(make_llm: Any, enco
             tasks = [asyncio.ensure_future(answer(llm, data)) for data in (*encoded, *encoded)]
             await asyncio.sleep(0.002 * turn)
             for _ in range(3):
-                await llm.engine.reset_mm_cache()
+                await llm.engine.reset("mm_cache")
                 await llm.engine.reset("encoder_cache")
                 await llm.engine.reset("prefix_cache")
                 await asyncio.sleep(0.002)

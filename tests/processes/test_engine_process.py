@@ -99,7 +99,7 @@ def test_every_cache_type_gives_right_answers_in_two_processes(
             answers = await asyncio.gather(*(answer(engine, 2) for _ in range(16)))
             assert all(tokens == expected(2) for tokens in answers)
             assert engine.stats.values["num_encoder_runs"] == runs + 1
-            await engine.reset_mm_cache()
+            await engine.reset("mm_cache")
             await engine.reset("prefix_cache")
             await engine.reset("encoder_cache")
             numbers = [index % 12 for index in range(36)]
@@ -189,6 +189,31 @@ def test_killed_front_end_frees_what_it_held_and_disturbs_no_other(checkpoint: P
         asyncio.run(run())
 
 
+def test_reset_of_items_reaches_every_front_end_and_a_stopped_engine_core_falls_silent(checkpoint: Path) -> None:
+    configs = configs_of(checkpoint)
+    with EngineProcess(configs) as process:
+        process.wait_until_listening()
+        engines = [build_front(configs, process.folder, front_id=name, num_fronts=2) for name in ("0", "1")]
+        caches = [engine.core.cache for engine in engines]
+
+        async def run() -> None:
+            async with engines[0], engines[1]:
+                for engine in engines:
+                    async for output in engine.generate(prompt(0), GREEDY):
+                        stages = output.stage_seconds
+                    assert stages["transfer"] >= 0
+                assert [cache is not None and cache.stats.num_items for cache in caches] == [1, 1]
+                await engines[0].reset("mm_cache")
+                assert [cache is not None and cache.stats.num_items for cache in caches] == [0, 0]
+                os.kill(process.pid, signal.SIGSTOP)
+                await until(lambda: all(engine.client.seconds_silent > 3 for engine in engines))
+                assert all(engine.is_alive for engine in engines)
+                os.kill(process.pid, signal.SIGCONT)
+                await until(lambda: all(engine.client.seconds_silent < 3 for engine in engines))
+
+        asyncio.run(run())
+
+
 PARENT = """
 import sys
 from inset.config import read_configs
@@ -229,6 +254,6 @@ def test_front_end_with_other_plugins_or_an_unservable_option_is_refused_with_th
 def test_engine_core_that_cannot_start_says_so_at_once(tmp_path: Path) -> None:
     started = time.monotonic()
     with EngineProcess(configs_of(tmp_path / "nowhere")) as process:
-        with pytest.raises(EngineDeadError, match="ended with status 1"):
+        with pytest.raises(ConfigError, match="is neither a folder nor"):
             process.wait_until_listening(WAIT_SECONDS)
     assert time.monotonic() - started < WAIT_SECONDS

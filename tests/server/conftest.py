@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import io
+import os
 import re
 import signal
 import socket
@@ -136,7 +137,7 @@ class ServeProcess:
 
     def __init__(self, checkpoint: Path, *options: str) -> None:
         command = [sys.executable, "-m", "inset", "serve", str(checkpoint), "--port", "0", "--engine-threads", "1", *options]
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
         self._lines: list[str] = []
         self._changed = threading.Condition()
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -170,8 +171,14 @@ class ServeProcess:
         """Returns those that run a module."""
         return [process for process in self.family() if module in process.cmdline()]
 
-    def stop(self, number: int = signal.SIGTERM) -> int:
-        self.process.send_signal(number)
+    def interrupt(self) -> int:
+        """Does what Ctrl-C does: all processes get the signal."""
+        os.killpg(self.process.pid, signal.SIGINT)
+        return self.stop(None)
+
+    def stop(self, number: int | None = signal.SIGTERM) -> int:
+        if number is not None:
+            self.process.send_signal(number)
         status = self.process.wait(WAIT_SECONDS)
         self._reader.join(WAIT_SECONDS)
         assert self.process.stderr is not None

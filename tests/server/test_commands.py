@@ -43,6 +43,12 @@ def test_chat_answers_line_after_line_and_remembers(checkpoint: Path, files: lis
     assert ended.stderr.count("Type a question") == 2
 
 
+@pytest.mark.parametrize("command", ["chat", "render"])
+def test_file_that_is_missing_is_told_before_anything_is_loaded(command: str) -> None:
+    ended = inset(command, "no-such-model", "missing.png")
+    assert (ended.returncode, ended.stderr) == (1, "inset: There is no file 'missing.png'.\n")
+
+
 def test_chat_ends_with_its_input(checkpoint: Path) -> None:
     assert inset("chat", str(checkpoint), said="").returncode == 0
 
@@ -82,10 +88,15 @@ def test_doctor_asks_a_running_server(server: Any, make_server: Any) -> None:
     assert "no answer: [Errno" in gone.stdout
 
 
-def test_serve_says_at_last_what_is_wrong_with_the_checkpoint(tmp_path: Path) -> None:
-    for model, said in ((tmp_path, "is not a checkpoint folder: it has no config.json."), ("no-such-model", "is neither a folder nor")):
-        ended = inset("serve", str(model), "--port", "0")
+def test_serve_says_in_one_line_what_cannot_be_served(tmp_path: Path, checkpoint: Path) -> None:
+    for words, said in (
+        ([tmp_path], "is not a checkpoint folder: it has no config.json."),
+        (["no-such-model"], "is neither a folder nor"),
+        ([checkpoint, "--dtype", "int3"], "dtype"),
+        ([checkpoint, "--dtype", "int3", "--api-server-count", "2"], "dtype"),
+    ):
+        ended = inset("serve", *map(str, words), "--port", "0", "--log-level", "WARNING")
         assert ended.returncode == 1
-        last = ended.stderr.splitlines()[-1]
-        assert last.startswith("inset: ")
-        assert said in last
+        [line] = ended.stderr.splitlines()
+        assert line.startswith("inset: ")
+        assert said in line

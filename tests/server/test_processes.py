@@ -92,6 +92,29 @@ def test_killed_engine_core_ends_what_runs_and_turns_health_bad(serve: Callable[
     assert server.stop() == 0
 
 
+def test_ctrl_c_ends_several_front_ends_without_a_word(serve: Callable[..., Any]) -> None:
+    server = serve("--api-server-count", "2")
+    running = Streaming(server.url, max_tokens=200)
+    assert server.interrupt() == 0
+    assert running.wait()[-1] == "data: [DONE]"
+    events = [json.loads(line) for line in server.log.splitlines() if line.startswith("{")]
+    assert [event["event"] for event in events if event["level"] in ("warning", "error")] == []
+    assert "Traceback" not in server.log
+
+
+def test_engine_core_that_hangs_turns_health_bad_until_it_goes_on(serve: Callable[..., Any]) -> None:
+    server = serve("--engine-silence-seconds", "4", "--request-timeout-seconds", "8")
+    [engine] = server.find("inset.engine.process.core_main")
+    engine.suspend()
+    wait_until(lambda: httpx.get(f"{server.url}/health").status_code == 503)
+    assert "no sign of life" in httpx.get(f"{server.url}/health").text
+    assert '"code":"request_timeout"' in chat(server.url).text
+    engine.resume()
+    wait_until(lambda: httpx.get(f"{server.url}/health").status_code == 200)
+    assert chat(server.url).status_code == 200
+    assert server.stop(signal.SIGINT) == 0
+
+
 def test_server_in_one_process_has_no_children(serve: Callable[..., Any]) -> None:
     server = serve("--in-process", "--no-enable-prefix-caching")
     assert server.family() == []
@@ -117,6 +140,11 @@ def test_several_front_ends_share_a_port_and_outlive_one_another(serve: Callable
     wait_until(
         lambda: chat(server.url).status_code == 200 and "\ninset_engine_requests_running 0.0" in httpx.get(f"{server.url}/metrics").text
     )
+    server.wait_for("front end .* has taken its place")
+    assert {front.pid for front in server.find("inset.server.front_main")} - {front.pid for front in fronts}
+    pages = [httpx.get(f"{server.url}/metrics").text for _ in range(12)]
+    assert all("inset_front_end_restarts_total 1.0" in page for page in pages)
+    wait_until(lambda: 'front_end="front-0.2"' in httpx.get(f"{server.url}/metrics").text)
     assert {chat(server.url).json()["choices"][0]["message"]["content"] for _ in range(6)} == answers
     everyone = server.family()
     [engine] = server.find("inset.engine.process.core_main")

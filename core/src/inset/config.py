@@ -160,6 +160,9 @@ class ServerConfig(OptionsChecked):
     )
     max_waiting_requests: int = option(256, "Requests of one front end that wait or are being processed.", least=0)
     request_timeout_seconds: float = option(600.0, "Longest time for a whole request.", least=0)
+    engine_silence_seconds: float = option(
+        15.0, "Longest time without a sign of life from the engine core, which gives one a second, before /health answers 503.", least=0
+    )
     drain_timeout_seconds: float = option(30.0, "How long running requests may take after SIGTERM.", least=0)
     enable_admin_endpoints: bool = option(False, "Serve the endpoints that reset caches.")
 

@@ -202,7 +202,8 @@ class EngineRequest:
         prompt_embeds: As in `ProcessedPrompt`.
         prompt_embeds_hash: Digest of the shape and bytes of `prompt_embeds`; without it the blocks of this request are never shared.
         cache_salt: As in `ProcessedPrompt`.
-        arrival_time_seconds: `time.monotonic()` of the front end when the request was accepted.
+        arrival_time_seconds: `time.monotonic()` of the front end when it handed the request over; 0 where nobody says. That clock counts
+            from the start of the machine on Linux, macOS and Windows, so that processes of one machine can compare it.
     """
 
     request_id: str

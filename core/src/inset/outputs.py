@@ -22,7 +22,7 @@ class EngineOutput:
         logprobs: One entry per new token, where asked for.
         failure: Why, where `finish_reason` is ``error``.
         num_cached_tokens: Prompt positions that the prefix cache held.
-        stage_seconds: Times so far: ``queue``, ``encode``, ``prefill``, ``decode_tokens``.
+        stage_seconds: Times so far: ``transfer``, ``queue``, ``encode``, ``prefill``, ``decode_tokens``.
     """
 
     request_id: str
@@ -84,8 +84,8 @@ class RequestOutput:
         outputs: The answers.
         finished: All answers have ended.
         usage: Tokens taken.
-        stage_seconds: Stage -> seconds: ``render``, ``fetch``, ``probe``, ``plan``, ``decode``, ``materialize``, ``queue``, ``encode``,
-            ``prefill``, ``decode_tokens``, all items together; stages that did not happen are absent.
+        stage_seconds: Stage -> seconds: ``render``, ``fetch``, ``probe``, ``plan``, ``decode``, ``materialize``, ``transfer``, ``queue``,
+            ``encode``, ``prefill``, ``decode_tokens``, all items together; stages that did not happen are absent.
     """
 
     request_id: str

@@ -11,7 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as stn
 
-from inset.engine.messages import AbortRequests, AddRequests, CacheMessage, CacheMissed, DiscardCommit, EngineStats, Reset, StepDone
+from inset.engine.messages import (
+    AbortRequests,
+    AddRequests,
+    CacheMessage,
+    CacheMissed,
+    DiscardCommit,
+    EngineStats,
+    Heartbeat,
+    ItemsReset,
+    Reset,
+    ResetDone,
+    ResetItems,
+    StepDone,
+)
 from inset.engine.wire import decode_frames, encode_frames, known_classes
 from inset.errors import InvariantError
 from inset.inputs import EngineRequest, ItemPlan, MultiModalFeature, PlaceholderRange
@@ -45,7 +58,11 @@ def request() -> EngineRequest:
     [
         AddRequests("c", (request(),)),
         AbortRequests(("a", "b")),
-        Reset("prefix_cache"),
+        Reset("prefix_cache", "r"),
+        ItemsReset("r"),
+        ResetItems("r"),
+        ResetDone("r"),
+        Heartbeat(2**40),
         DiscardCommit("c"),
         CacheMissed("c", ((b"h" * 32, 3),)),
         StepDone(

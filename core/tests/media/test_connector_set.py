@@ -128,7 +128,8 @@ def test_options_reach_their_connector(registry: MediaConnectorRegistry) -> None
     ("options", "error_class", "words"),
     [
         ({"media_connector": ("nobody",)}, UnknownNameError, "nobody"),
-        ({"media_connector": ("shop",), "media_connector_options": {"shop": {"colour": 1}}}, ConfigError, "colour"),
+        ({"media_connector": ("shop",), "media_connector_options": {"shop": {"colour": 1}}}, ConfigError, "no option 'colour'"),
+        ({"media_connector": ("shop",), "media_connector_options": {"shop": {"regon": 1}}}, ConfigError, "did you mean 'region'"),
         ({"media_connector_options": {"shop": {}}}, ConfigError, "--media-connector"),
         ({"media_connector": ("text",)}, PluginContractError, "not a MediaConnector"),
         ({"media_connector": ("five",)}, PluginContractError, "cannot be called"),

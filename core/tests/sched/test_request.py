@@ -39,3 +39,11 @@ def test_stages_that_did_not_happen_are_absent() -> None:
     times.note_token(8.5)
     times.encode_seconds = 0.5
     assert times.stage_seconds() == {"queue": 2.0, "encode": 0.5, "prefill": 4.0, "decode_tokens": 1.5}
+
+
+@pytest.mark.parametrize(("handed_over", "expected"), [(0.0, {}), (7.5, {"transfer": 2.5}), (10.5, {"transfer": 0.0})])
+def test_transfer_is_told_where_the_front_end_says_when_it_handed_over(handed_over: float, expected: dict[str, float]) -> None:
+    data = EngineRequest(request_id="a", prompt_token_ids=(1,), arrival_time_seconds=handed_over)
+    times = Request(data, arrival=0, max_request_tokens=9, now=10.0).times
+    times.scheduled = 10.0
+    assert times.stage_seconds() == {**expected, "queue": 0.0}

@@ -7,7 +7,7 @@ import asyncio
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from inset.cli.messages import LOCAL_POLICY, add_media_argument, user_message
+from inset.cli.messages import LOCAL_POLICY, add_media_argument, check_media, user_message
 from inset.cli.options import add_options, read_options
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Answers line after line of standard input."""
     configs = read_options(args)
+    check_media(args.media)
     _say(f"Loading {configs.model.name_for_clients} ...")
     from inset.engine.build import build_engine_from
 

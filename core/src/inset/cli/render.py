@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import Any
 
-from inset.cli.messages import LOCAL_POLICY, add_media_argument, user_message
+from inset.cli.messages import LOCAL_POLICY, add_media_argument, check_media, user_message
 from inset.cli.options import add_options, read_options
 
 __all__ = ["add_arguments", "run"]
@@ -23,6 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Prints what the prompt becomes; no picture is decoded, and no model is loaded."""
     configs = read_options(args)
+    check_media(args.media)
     from inset.engine.build import open_core_from
     from inset.engine.prompts import ChatPrompt
     from inset.server.planned import describe_plan

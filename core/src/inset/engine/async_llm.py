@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import logging
-import time
 import uuid
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Self
 
 from inset.engine.core_client import EngineListener
+from inset.engine.failures import error_of
 from inset.engine.messages import (
     AbortRequests,
     AddRequests,
@@ -20,23 +19,17 @@ from inset.engine.messages import (
     DiscardCommit,
     EngineEvent,
     EngineStats,
-    Reset,
+    ItemsReset,
+    ResetDone,
+    ResetItems,
     ResetTarget,
     StepDone,
 )
 from inset.engine.output_processor import RequestTracker
+from inset.engine.prepared import make_answer_requests
+from inset.engine.resets import PendingResets
 from inset.engine.running_prompts import RunningPrompts
-from inset.errors import (
-    ConfigError,
-    EncoderError,
-    EngineDeadError,
-    InsetError,
-    InvalidRequestError,
-    InvariantError,
-    ItemTooLargeError,
-    OverloadedError,
-    PromptTooLongError,
-)
+from inset.errors import ConfigError, EngineDeadError, OverloadedError
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -47,10 +40,8 @@ if TYPE_CHECKING:
     from inset.engine.prepared import PreparedPrompt
     from inset.engine.prompts import PromptInput
     from inset.engine.running_prompts import Delivery
-    from inset.inputs import EngineRequest
     from inset.outputs import RequestOutput
     from inset.sampling_params import SamplingParams
-    from inset.step import RequestFailure
 
 __all__ = ["AsyncLLM"]
 
@@ -71,6 +62,7 @@ class AsyncLLM(EngineListener):
         self._max_waiting_requests = max_waiting_requests
         self._num_preparing = 0
         self._running = RunningPrompts()
+        self._resets = PendingResets()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stats = EngineStats()
         self._dead: EngineDeadError | None = None
@@ -143,15 +135,14 @@ class AsyncLLM(EngineListener):
             self._discard(prepared)
 
     async def reset(self, target: ResetTarget) -> None:
-        """Forgets what a cache holds, as far as nothing uses it."""
-        self._check_alive()
-        self._client.send(Reset(target))
+        """Forgets what a cache holds, as far as nothing uses it, in every process that has a part of it; returns when all have.
 
-    async def reset_mm_cache(self) -> None:
-        """Forgets processed items that no request uses."""
+        Raises:
+            OverloadedError: A process did not answer in time.
+            EngineDeadError: The engine core is gone.
+        """
         self._check_alive()
-        self.core.reset_mm_cache()
-        self._send_cache_messages()
+        await self._resets.run(target, self._client.send)
 
     async def close(self) -> None:
         """Ends the engine core and frees everything; requests that still run end with an error. Idempotent."""
@@ -200,7 +191,7 @@ class AsyncLLM(EngineListener):
         raise OverloadedError("The processor cache lost this request's items again and again; come again later.", stage="queue")
 
     async def _follow(self, prepared: PreparedPrompt, tracker: RequestTracker) -> AsyncGenerator[RequestOutput | CacheMissed, None]:
-        requests = list(_answers(prepared))
+        requests = make_answer_requests(prepared)
         running = self._running.add(prepared.commit_id, [request.request_id for request in requests])
         try:
             self._send_cache_messages()
@@ -216,7 +207,7 @@ class AsyncLLM(EngineListener):
                 prepared.release_media()
                 update = tracker.update(*event)
                 if update.failure is not None:
-                    raise _error_of(update.failure)
+                    raise error_of(update.failure)
                 if update.must_abort:
                     self._tell(AbortRequests((event[1].request_id,)))
                 if tracker.is_finished or running.events.empty():
@@ -240,14 +231,20 @@ class AsyncLLM(EngineListener):
     def on_event(self, event: EngineEvent) -> None:
         assert self._loop is not None
         deliveries = self._running.route(event)
-        for commit_id in (event.commit_id,) if isinstance(event, CacheMissed) else event.released:
+        for commit_id in _released(event):
             self.core.release(commit_id)
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._deliver, event, deliveries)
 
     def _deliver(self, event: EngineEvent, deliveries: Iterable[Delivery]) -> None:
-        if isinstance(event, StepDone):
-            self._stats = event.stats
+        match event:
+            case StepDone():
+                self._stats = event.stats
+            case ResetItems():
+                self.core.reset_mm_cache()
+                self._tell(ItemsReset(event.token))
+            case ResetDone():
+                self._resets.end(event.token)
         for prompt, item in deliveries:
             prompt.events.put_nowait(item)
 
@@ -261,6 +258,7 @@ class AsyncLLM(EngineListener):
     def _fail_all(self, error: EngineDeadError) -> None:
         self._dead = self._dead or error
         self.core.engine_died()
+        self._resets.fail_all(self._dead)
         for prompt in self._running.take_all():
             prompt.events.put_nowait(EngineDeadError(error.message))  # each raises its own: a traceback keeps what it went through
 
@@ -275,24 +273,11 @@ class AsyncLLM(EngineListener):
             raise EngineDeadError("The engine core is gone." if self._dead is None else self._dead.message)
 
 
-def _answers(prepared: PreparedPrompt) -> Iterable[EngineRequest]:
-    """Yields one engine request per answer, with seeds of their own."""
-    params = prepared.params
-    for index in range(params.n):
-        seed = None if params.seed is None else params.seed + index
-        yield dataclasses.replace(
-            prepared.request,
-            request_id=f"{prepared.commit_id}-{index}",
-            sampling_params=dataclasses.replace(params, n=1, seed=seed),
-            arrival_time_seconds=time.monotonic(),
-        )
-
-
-def _error_of(failure: RequestFailure) -> InsetError:
-    """Returns the error that the client gets: of the class that the failure's code belongs to, or a fault of ours."""
-    default = EncoderError if failure.modality is not None else InvariantError
-    cls = _CLASSES_BY_CODE.get(failure.code or "", default)
-    return cls(failure.message, modality=failure.modality, item_index=failure.item_index)
-
-
-_CLASSES_BY_CODE = {cls.default_code: cls for cls in (PromptTooLongError, ItemTooLargeError, InvalidRequestError, EncoderError)}
+def _released(event: EngineEvent) -> Iterable[str]:
+    """Returns the commits whose items the engine half no longer holds."""
+    match event:
+        case CacheMissed():
+            return (event.commit_id,)
+        case StepDone():
+            return event.released
+    return ()

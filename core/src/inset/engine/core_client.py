@@ -55,6 +55,11 @@ class CoreClient(ABC):
     def is_alive(self) -> bool:
         """The engine core answers."""
 
+    @property
+    def seconds_silent(self) -> float:
+        """Seconds since the engine core last gave a sign of life; 0 where it runs in this process, whose own life is that sign."""
+        return 0.0
+
     @abstractmethod
     def close(self) -> None:
         """Ends the engine core and waits for it, within a limit; idempotent."""

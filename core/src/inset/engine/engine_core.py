@@ -14,7 +14,10 @@ from inset.engine.messages import (
     CacheMissed,
     DiscardCommit,
     EngineStats,
+    ItemsReset,
     Reset,
+    ResetDone,
+    ResetItems,
     StepDone,
 )
 from inset.errors import InsetError
@@ -63,7 +66,9 @@ class EngineCore:
                 if self._cache is not None:
                     self._cache.apply(command.message)
             case Reset():
-                self._reset(command)
+                return self._reset(command)
+            case ItemsReset():
+                return ResetDone(command.token)
         return None
 
     def step(self) -> StepDone:
@@ -136,12 +141,15 @@ class EngineCore:
         filled = [feature if feature.is_embedding else _with_data(feature, next(tensors)) for feature in features]
         return [dataclasses.replace(request, mm_features=filled) for request in command.requests]
 
-    def _reset(self, command: Reset) -> None:
+    def _reset(self, command: Reset) -> EngineEvent:
         match command.target:
+            case "mm_cache":
+                return ResetItems(command.token)
             case "encoder_cache":
                 self._scheduler.reset_encoder_cache()
             case "prefix_cache":
                 self._scheduler.reset_prefix_cache()
+        return ResetDone(command.token)
 
     def _release(self, commit_id: str) -> None:
         if self._cache is not None:

@@ -123,7 +123,7 @@ class LLM:
 
     def reset_mm_cache(self) -> None:
         """Forgets processed items that no request uses."""
-        self._call(self.engine.reset_mm_cache())
+        self._call(self.engine.reset("mm_cache"))
 
     def reset_encoder_cache(self) -> None:
         """Forgets encoder outputs that no request uses."""

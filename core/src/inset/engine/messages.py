@@ -18,12 +18,16 @@ __all__ = [
     "EngineCommand",
     "EngineEvent",
     "EngineStats",
+    "Heartbeat",
+    "ItemsReset",
     "Reset",
+    "ResetDone",
+    "ResetItems",
     "ResetTarget",
     "StepDone",
 ]
 
-ResetTarget: TypeAlias = Literal["encoder_cache", "prefix_cache"]
+ResetTarget: TypeAlias = Literal["encoder_cache", "mm_cache", "prefix_cache"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +66,25 @@ class CacheMessage:
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """Forget what a cache of the engine core holds, as far as nothing uses it."""
+    """Forget what a cache holds, as far as nothing uses it.
+
+    Attributes:
+        target: ``mm_cache`` is held by the front ends, all of which are told; the others by the engine core.
+        token: The sender's name for it; `ResetDone` bears it.
+    """
 
     target: ResetTarget
+    token: str
 
 
-EngineCommand: TypeAlias = AddRequests | AbortRequests | DiscardCommit | CacheMessage | Reset
+@dataclass(frozen=True, slots=True)
+class ItemsReset:
+    """The sender has forgotten its processed items, as `ResetItems` asked; what its cache has to say about it was sent before."""
+
+    token: str
+
+
+EngineCommand: TypeAlias = AddRequests | AbortRequests | DiscardCommit | CacheMessage | Reset | ItemsReset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,4 +132,29 @@ class CacheMissed:
     lost_before: int = 0
 
 
-EngineEvent: TypeAlias = StepDone | CacheMissed
+@dataclass(frozen=True, slots=True)
+class ResetItems:
+    """Forget processed items, and say so with `ItemsReset`."""
+
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResetDone:
+    """A reset has ended, in every process that it concerns."""
+
+    token: str
+
+
+EngineEvent: TypeAlias = StepDone | CacheMissed | ResetItems | ResetDone
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """The engine core's process runs; the transport's own, once a second.
+
+    Attributes:
+        num_received_bytes: Bytes of messages that it has received from this front end so far.
+    """
+
+    num_received_bytes: int

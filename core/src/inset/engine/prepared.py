@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from typing import TYPE_CHECKING
 
 from inset.errors import PromptTooLongError
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from inset.processing.apply_state import MultiModalApplyState
     from inset.sampling_params import SamplingParams
 
-__all__ = ["PreparedPrompt", "make_engine_request", "resolve_max_tokens", "token_types"]
+__all__ = ["PreparedPrompt", "make_answer_requests", "make_engine_request", "resolve_max_tokens", "token_types"]
 
 
 class PreparedPrompt:
@@ -117,6 +118,20 @@ def make_engine_request(request_id: str, prompt: ProcessedPrompt, params: Sampli
         prompt_embeds_hash=None if embeds is None else framed_sha256(str(embeds.shape).encode(), embeds.tobytes()),
         cache_salt=prompt.cache_salt,
     )
+
+
+def make_answer_requests(prepared: PreparedPrompt) -> list[EngineRequest]:
+    """Returns one engine request per answer, with seeds of their own, handed over now."""
+    params = prepared.params
+    return [
+        dataclasses.replace(
+            prepared.request,
+            request_id=f"{prepared.commit_id}-{index}",
+            sampling_params=dataclasses.replace(params, n=1, seed=None if params.seed is None else params.seed + index),
+            arrival_time_seconds=time.monotonic(),
+        )
+        for index in range(params.n)
+    ]
 
 
 def token_types(prompt: ProcessedPrompt) -> list[int]:

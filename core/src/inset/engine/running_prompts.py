@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
-from inset.engine.messages import CacheMissed, EngineEvent
+from inset.engine.messages import CacheMissed, EngineEvent, StepDone
 from inset.errors import EngineDeadError
 
 if TYPE_CHECKING:
@@ -69,7 +69,12 @@ class RunningPrompts:
     def route(self, event: EngineEvent) -> list[Delivery]:
         """Returns what an event says to whom, and takes note of the answers that it ends; what nobody waits for is left out."""
         with self._lock:
-            return list(self._route_miss(event) if isinstance(event, CacheMissed) else self._route_outputs(event.outputs))
+            match event:
+                case CacheMissed():
+                    return list(self._route_miss(event))
+                case StepDone():
+                    return list(self._route_outputs(event.outputs))
+            return []
 
     def take_all(self) -> list[RunningPrompt]:
         """Stops to listen for all prompts, and returns them."""

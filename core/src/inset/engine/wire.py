@@ -14,7 +14,20 @@ import msgspec
 import numpy as np
 
 from inset.cache.base import CommittedItem
-from inset.engine.messages import AbortRequests, AddRequests, CacheMessage, CacheMissed, DiscardCommit, EngineStats, Reset, StepDone
+from inset.engine.messages import (
+    AbortRequests,
+    AddRequests,
+    CacheMessage,
+    CacheMissed,
+    DiscardCommit,
+    EngineStats,
+    Heartbeat,
+    ItemsReset,
+    Reset,
+    ResetDone,
+    ResetItems,
+    StepDone,
+)
 from inset.errors import InvariantError
 from inset.inputs import EngineRequest, ItemPlan, MultiModalFeature, PlaceholderRange
 from inset.outputs import EngineOutput
@@ -37,11 +50,15 @@ _CLASSES: Final[Mapping[str, type[Any]]] = {
         EngineOutput,
         EngineRequest,
         EngineStats,
+        Heartbeat,
         ItemPlan,
+        ItemsReset,
         MultiModalFeature,
         PlaceholderRange,
         RequestFailure,
         Reset,
+        ResetDone,
+        ResetItems,
         SamplingParams,
         StepDone,
         TokenLogprobs,

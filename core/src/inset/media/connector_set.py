@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import difflib
+import inspect
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from inset.config import MediaConfig
@@ -112,11 +114,28 @@ def _refuse_clashes(registry: MediaConnectorRegistry, named: Iterable[str]) -> N
                 raise ConfigError(f"The media connectors {other!r} and {name!r} both serve {scheme}: URLs; name one of them alone.")
 
 
+def _refuse_unknown(name: str, factory: Callable[..., object], options: Mapping[str, Any]) -> None:
+    """Refuses an option that the factory does not take, as far as its signature says."""
+    try:
+        parameters = inspect.signature(factory).parameters.values()
+    except (TypeError, ValueError):
+        return
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return
+    known = [item.name for item in parameters if item.kind in (item.KEYWORD_ONLY, item.POSITIONAL_OR_KEYWORD)]
+    for option in options:
+        if option not in known:
+            near = difflib.get_close_matches(option, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(known) or 'none'}."
+            raise ConfigError(f"The media connector {name!r} has no option {option!r} (--media-connector-options): {hint}")
+
+
 def _make(registry: MediaConnectorRegistry, name: str, options: Mapping[str, Any]) -> MediaConnector:
     registration = registry.get(name)
     factory = registry.load(name, "factory")
     if not callable(factory):
         raise PluginContractError(f"The factory of the media connector {name!r} cannot be called.")
+    _refuse_unknown(name, factory, options)
     try:
         connector = factory(**options)
     except InsetError:

@@ -17,6 +17,7 @@ class RequestTimes:
 
     Attributes:
         added: It was added.
+        transfer: Seconds between its handing over by the front end and `added`, or None where the front end does not say.
         scheduled: It was first scheduled, or None.
         first_token: Its first token came out, or None.
         last_token: Its latest token came out, or None.
@@ -24,6 +25,7 @@ class RequestTimes:
     """
 
     added: float
+    transfer: float | None = None
     scheduled: float | None = None
     first_token: float | None = None
     last_token: float | None = None
@@ -36,14 +38,15 @@ class RequestTimes:
             self.first_token = now
 
     def stage_seconds(self) -> dict[str, float]:
-        """Returns the seconds of the stages that happened: ``queue``, ``encode``, ``prefill``, ``decode_tokens``.
+        """Returns the seconds of the stages that happened: ``transfer``, ``queue``, ``encode``, ``prefill``, ``decode_tokens``.
 
         ``prefill`` reaches from the first step to the first token and contains ``encode``; ``decode_tokens`` reaches from the first to
         the latest token and contains a recomputation after preemption.
         """
         if self.scheduled is None:
             return {}
-        stages = {"queue": self.scheduled - self.added}
+        stages = {} if self.transfer is None else {"transfer": self.transfer}
+        stages["queue"] = self.scheduled - self.added
         if self.encode_seconds:
             stages["encode"] = self.encode_seconds
         if self.first_token is not None and self.last_token is not None:
@@ -114,7 +117,8 @@ class Request:
         self.num_cached_tokens = 0
         self.num_passed_over = 0
         self.is_running = False
-        self.times = RequestTimes(added=now)
+        handed_over = data.arrival_time_seconds
+        self.times = RequestTimes(added=now, transfer=max(0.0, now - handed_over) if handed_over else None)
 
     @property
     def num_tokens(self) -> int:

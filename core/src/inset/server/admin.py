@@ -15,8 +15,8 @@ __all__ = ["reset_encoder_cache", "reset_mm_cache", "reset_prefix_cache"]
 
 
 async def reset_mm_cache(request: Request) -> Response:
-    """Forgets processed items that no request uses, in this front end."""
-    await service_of(request).engine.reset_mm_cache()
+    """Forgets processed items that no request uses, in every front end."""
+    await service_of(request).engine.reset("mm_cache")
     return json_response({"status": "ok"})
 
 

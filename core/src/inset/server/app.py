@@ -60,7 +60,7 @@ ROUTES: Final = (
 )
 
 
-def create_app(engine: AsyncLLM, configs: Configs, *, front_id: str | None = None) -> FastAPI:
+def create_app(engine: AsyncLLM, configs: Configs, *, front_id: str | None = None, is_restart: bool = False) -> FastAPI:
     """Returns the app of all endpoints.
 
     The app's lifespan starts the engine, and closes it. An app that is mounted into another one has no lifespan of its own: whoever mounts
@@ -70,6 +70,7 @@ def create_app(engine: AsyncLLM, configs: Configs, *, front_id: str | None = Non
         engine: Not started yet, unless the app will be mounted.
         configs: Those that the engine was built with.
         front_id: The name of this front end, where several share a port.
+        is_restart: It takes the place of one that has ended.
     """
 
     @asynccontextmanager
@@ -80,6 +81,8 @@ def create_app(engine: AsyncLLM, configs: Configs, *, front_id: str | None = Non
 
     app = FastAPI(title="Inset", version=inset.__version__, lifespan=lifespan, redirect_slashes=False, openapi_url=None)
     app.state.service = service = Service(engine, configs, front_id=front_id)
+    if is_restart:
+        service.metrics.count_restart()
     routes = _add_routes(app, with_resets=configs.server.enable_admin_endpoints)
     app.add_exception_handler(InsetError, _on_error)
     app.add_exception_handler(HTTPException, _on_http_error)

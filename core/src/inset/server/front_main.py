@@ -7,6 +7,7 @@ import signal
 import socket
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +19,16 @@ from inset.engine.log import configure_log
 from inset.engine.process.parent import die_with_parent
 from inset.errors import InsetError
 from inset.server.app import create_app
+from inset.server.fronts import READY
 from inset.server.listener import run_app
 
-__all__ = ["READY", "main"]
-
-READY = b"ready\n"
-"""What a front end writes to standard output once it accepts connections."""
+__all__ = ["main"]
 
 
 def main() -> int:
     """Serves on the socket that it was given; reads how from the first line of standard input."""
     die_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent asks for the end in its own words
     start: dict[str, Any] = msgspec.json.decode(sys.stdin.buffer.readline())
     configure_log(start["log_level"])
     configs = read_configs(start["options"], environ={})
@@ -36,14 +36,15 @@ def main() -> int:
     try:
         engine = build_front(configs, Path(start["folder"]), front_id=start["front_id"], num_fronts=configs.server.api_server_count)
     except InsetError as error:
-        sys.stderr.write(f"inset: {error}\n")
+        _tell(msgspec.json.encode(error.message) + b"\n")
         return 1
+    app = create_app(engine, configs, front_id=start["front_id"], is_restart=start["is_restart"])
     with socket.socket(fileno=start["descriptor"]) as bound:
-        return 0 if run_app(create_app(engine, configs, front_id=start["front_id"]), bound, configs.server, on_ready=_tell_ready) else 1
+        return 0 if run_app(app, bound, configs.server, on_ready=partial(_tell, READY)) else 1
 
 
-def _tell_ready() -> None:
-    sys.stdout.buffer.write(READY)
+def _tell(line: bytes) -> None:
+    sys.stdout.buffer.write(line)
     sys.stdout.buffer.flush()
 
 

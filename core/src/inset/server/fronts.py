@@ -1,4 +1,4 @@
-"""Several front ends on one port: their processes, started, watched and ended together."""
+"""Several front ends on one port: their processes, started, watched, started again, and ended together."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ import selectors
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
 
 import msgspec
 
 from inset.engine.process.launcher import options_of
 from inset.errors import ConfigError
+from inset.server.restarts import RestartPolicy
 
 if TYPE_CHECKING:
     import socket
@@ -22,13 +24,43 @@ if TYPE_CHECKING:
     from inset.config import Configs
     from inset.engine.process.launcher import EngineProcess
 
-__all__ = ["FrontProcesses"]
+__all__ = ["READY", "FrontProcesses"]
 
 logger = logging.getLogger(__name__)
+
+READY: Final = b"ready\n"
+"""What a front end writes to standard output once it accepts connections; any other line says in JSON why it never will."""
 
 _READY_SECONDS: Final = 660.0
 _WATCH_SECONDS: Final = 1.0
 _STOP_SECONDS: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Front:
+    """One process; `number` says which of the front ends it is, however often that was started again."""
+
+    number: int
+    front_id: str
+    process: subprocess.Popen[bytes]
+    started_seconds: float
+
+    def read_line(self) -> bytes:
+        """Returns what it says next, or nothing where it has ended."""
+        assert self.process.stdout is not None
+        return self.process.stdout.readline()
+
+    def wait(self, seconds: float) -> None:
+        """Waits for its end, ends it where that takes too long, and closes its pipes."""
+        try:
+            self.process.wait(max(0.0, seconds))
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()
 
 
 class FrontProcesses:
@@ -36,103 +68,125 @@ class FrontProcesses:
 
     Args:
         configs: All options; ``api_server_count`` says how many.
-        engine: What they work with; it listens already.
+        engine: What they work with; it listens already, and outlives them.
         bound: The socket that all of them accept connections from.
         log_level: Of their logs.
     """
 
     def __init__(self, configs: Configs, engine: EngineProcess, bound: socket.socket, *, log_level: str) -> None:
+        self._configs = configs
         self._engine = engine
-        self._drain_seconds = configs.server.drain_timeout_seconds
+        self._bound = bound
+        self._log_level = log_level
         self._counters = engine.folder / "metrics"
         self._counters.mkdir()
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._num_started = 0
+        self._fronts: list[_Front] = []
+        self._selector = selectors.DefaultSelector()
         for number in range(configs.server.api_server_count):
-            self._start(f"front-{number}", configs, bound, log_level)
+            self._start(number)
 
-    def _start(self, front_id: str, configs: Configs, bound: socket.socket, log_level: str) -> None:
+    def _start(self, number: int, *, is_restart: bool = False) -> None:
+        front_id = f"front-{number}" + (f".{self._num_started}" if is_restart else "")
+        self._num_started += 1
         process = subprocess.Popen(
             [sys.executable, "-m", "inset.server.front_main"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            pass_fds=(bound.fileno(),),
+            pass_fds=(self._bound.fileno(),),
             env={**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(self._counters)},
         )
-        self._processes[front_id] = process
+        front = _Front(number, front_id, process, time.monotonic())
+        self._fronts.append(front)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._selector.register(process.stdout, selectors.EVENT_READ, front)
         start = {
             "folder": str(self._engine.folder),
-            "options": options_of(configs),
-            "log_level": log_level,
+            "options": options_of(self._configs),
+            "log_level": self._log_level,
             "front_id": front_id,
-            "descriptor": bound.fileno(),
+            "is_restart": is_restart,
+            "descriptor": self._bound.fileno(),
         }
-        assert process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it has ended; its end is noticed below
+        with contextlib.suppress(BrokenPipeError):  # it has ended, which is noticed where it is waited for
             process.stdin.write(msgspec.json.encode(start) + b"\n")
             process.stdin.flush()
-
-    @property
-    def pids(self) -> dict[str, int]:
-        """Front end -> its process id."""
-        return {front_id: process.pid for front_id, process in self._processes.items()}
 
     def wait_until_ready(self) -> None:
         """Waits until every front end accepts connections.
 
         Raises:
-            ConfigError: One has ended, or was not ready in time; its log says why.
+            ConfigError: One has ended, or was not ready in time; the message says why where it does.
         """
         deadline = time.monotonic() + _READY_SECONDS
-        with self._selector() as selector:
-            while selector.get_map():
-                ready = selector.select(max(0.0, deadline - time.monotonic()))
-                if not ready:
-                    raise ConfigError(f"The front ends were not ready within {_READY_SECONDS:.0f} seconds.")
-                for key, _ in ready:
-                    assert self._processes[key.data].stdout is not None
-                    if not self._processes[key.data].stdout.readline():  # type: ignore[union-attr]
-                        raise ConfigError(f"The front end {key.data} ended before it was ready; its log says why.")
-                    selector.unregister(key.fileobj)
+        waiting = {front.front_id for front in self._fronts}
+        while waiting:
+            ready = self._selector.select(max(0.0, deadline - time.monotonic()))
+            if not ready:
+                raise ConfigError(f"The front ends were not ready within {_READY_SECONDS:.0f} seconds.")
+            for key, _ in ready:
+                line = key.data.read_line()
+                if line != READY:
+                    raise ConfigError(_reason(line) or f"The front end {key.data.front_id} ended before it was ready; its log says why.")
+                waiting.discard(key.data.front_id)
 
     def watch(self) -> int:
-        """Waits until the last front end has ended, and returns the exit status; each end is told in the log, and the others go on."""
-        is_told = False
-        with self._selector() as selector:
-            while selector.get_map():
-                for key, _ in selector.select(_WATCH_SECONDS):
-                    selector.unregister(key.fileobj)
-                    status = self._processes[key.data].wait()
-                    logger.error("The front end %s has ended with status %s; %d are left", key.data, status, len(selector.get_map()))
-                if not is_told and not self._engine.is_running:
-                    is_told = True
-                    logger.error("The engine core has ended; the front ends answer 503 until the server is restarted")
+        """Starts front ends that end again, and returns the exit status where that is of no use: they end at once, or the engine core has.
+
+        Each end is told in the log, and the others go on.
+        """
+        policy, is_told = RestartPolicy(), False
+        while self._fronts or policy.is_waiting:
+            for key, _ in self._selector.select(policy.seconds_until_next(_WATCH_SECONDS)):
+                self._listen(key.data, policy)
+            if policy.gives_up:
+                logger.error("Front ends have ended %d times in a row soon after their start; the server ends", policy.num_quick_ends)
+                break
+            if not is_told and not self._engine.is_running:
+                is_told = True
+                logger.error("The engine core has ended; the front ends answer 503 until the server is restarted")
+            for number in policy.take_due():
+                if self._engine.is_running:
+                    self._start(number, is_restart=True)
         return 1
 
-    def _selector(self) -> selectors.DefaultSelector:
-        selector = selectors.DefaultSelector()
-        for front_id, process in self._processes.items():
-            assert process.stdout is not None
-            selector.register(process.stdout, selectors.EVENT_READ, front_id)
-        return selector
+    def _listen(self, front: _Front, policy: RestartPolicy) -> None:
+        """Takes what a front end says after the start: that it is ready, why it is not, or nothing any more."""
+        line = front.read_line()
+        if line == READY:
+            logger.warning("The front end %s has taken its place", front.front_id)
+            return
+        assert front.process.stdout is not None
+        self._selector.unregister(front.process.stdout)
+        front.wait(_STOP_SECONDS)
+        self._fronts.remove(front)
+        status, reason = front.process.returncode, _reason(line)
+        said = f": {reason}" if reason else ""
+        logger.error("The front end %s has ended with status %s; %d are left%s", front.front_id, status, len(self._fronts), said)
+        if self._engine.is_running:
+            policy.note_end(front.number, lived_seconds=time.monotonic() - front.started_seconds)
 
     def close(self) -> None:
         """Lets all of them drain, and ends those that do not; idempotent."""
-        for process in self._processes.values():
-            if process.poll() is None:
-                process.terminate()
-        deadline = time.monotonic() + self._drain_seconds + _STOP_SECONDS
-        for process in self._processes.values():
-            try:
-                process.wait(max(0.0, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-            for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
-                    pipe.close()
+        for front in self._fronts:
+            if front.process.poll() is None:
+                front.process.terminate()
+        deadline = time.monotonic() + self._configs.server.drain_timeout_seconds + _STOP_SECONDS
+        while self._fronts:
+            self._fronts.pop().wait(deadline - time.monotonic())
+        self._selector.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
+
+
+def _reason(line: bytes) -> str:
+    """Returns why a front end ended, as far as it has said so."""
+    try:
+        return msgspec.json.decode(line, type=str)
+    except msgspec.MsgspecError:
+        return ""

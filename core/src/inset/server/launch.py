@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 class _Terminated(BaseException):
-    """SIGTERM arrived before there was anything to drain."""
+    """SIGTERM or Ctrl-C arrived where no HTTP server of this process drains by itself."""
 
 
 def serve(configs: Configs, *, log_level: str = "INFO") -> int:
@@ -41,12 +41,13 @@ def serve(configs: Configs, *, log_level: str = "INFO") -> int:
         MissingExtraError: ``inset[server]`` is not installed.
     """
     configure_log(log_level)
-    signal.signal(signal.SIGTERM, _raise_terminated)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _raise_terminated)
     try:
         _check(configs)
         if configs.server.in_process:
             return _serve_in_process(configs)
-        with EngineProcess(configs, log_level=log_level) as engine:
+        with EngineProcess(configs, log_level=log_level, outlives_fronts=configs.server.api_server_count > 1) as engine:
             _check_checkpoint(configs)
             if configs.server.api_server_count > 1:
                 return _serve_fronts(configs, engine, log_level)

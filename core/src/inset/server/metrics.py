@@ -53,12 +53,17 @@ class Metrics:
             registry=self._registry,
         )
         self._prompt_tokens = Counter("inset_prompt_tokens", "Prompt positions by modality.", ("modality",), registry=self._registry)
+        self._restarts = Counter("inset_front_end_restarts", "Front ends that replaced one that had ended.", registry=self._registry)
         self._completion_tokens = Counter("inset_completion_tokens", "Generated tokens.", registry=self._registry)
 
     def count_request(self, route: str, status: int, seconds: float) -> None:
         """Notes one HTTP request that has ended."""
         self._requests.labels(route, str(status)).inc()
         self._request_seconds.labels(route).observe(seconds)
+
+    def count_restart(self) -> None:
+        """Notes that this front end takes the place of one that has ended."""
+        self._restarts.inc()
 
     def count_answer(self, output: RequestOutput) -> None:
         """Notes the stages and tokens of one finished answer."""
@@ -86,6 +91,7 @@ class _EngineCollector(Collector):
     def collect(self) -> Iterator[Any]:
         engine, stats = self._engine, self._engine.stats
         yield _gauge("inset_engine_alive", "1 while the engine core answers.", engine.is_alive)
+        yield self._own_gauge("inset_engine_silent_seconds", "Since the engine core's last sign of life.", engine.client.seconds_silent)
         yield self._own_gauge("inset_requests_preprocessing", "Requests that are fetched, decoded or processed.", engine.num_preparing)
         yield self._own_gauge("inset_requests_unfinished", "Prompts of this front end that the engine core has.", engine.num_unfinished)
         yield _gauge("inset_engine_requests_running", "Answers that take part in steps.", stats.num_running)

@@ -48,10 +48,15 @@ def _describe(service: Service) -> dict[str, Any]:
 
 
 async def get_health(request: Request) -> Response:
-    """Answers ``GET /health``: 200 while the engine core answers, else 503."""
-    if service_of(request).engine.is_alive:
-        return json_response({"status": "ok"})
-    return error_response(EngineDeadError("The engine core is gone; restart the server."))
+    """Answers ``GET /health``: 200 while the engine core is there and gives signs of life, else 503."""
+    service = service_of(request)
+    if not service.engine.is_alive:
+        return error_response(EngineDeadError("The engine core is gone; restart the server."))
+    most, silent = service.configs.server.engine_silence_seconds, service.engine.client.seconds_silent
+    if silent > most:
+        message = f"The engine core has given no sign of life for {silent:.0f} seconds; {most:g} are allowed (--engine-silence-seconds)."
+        return error_response(EngineDeadError(message))
+    return json_response({"status": "ok"})
 
 
 async def get_version(request: Request) -> Response:

@@ -138,8 +138,12 @@ class _Answer:
 
     def part(self, answer: CompletionOutput | None) -> dict[str, Any]:
         """Returns the text part of the message."""
-        logprobs = [] if answer is None else token_logprobs(answer.logprobs or (), self._tokenizer)
+        logprobs = [] if answer is None else self.logprobs(answer)
         return {"type": "output_text", "text": "" if answer is None else answer.text, "annotations": [], "logprobs": logprobs}
+
+    def logprobs(self, answer: CompletionOutput, *, start: int = 0) -> list[dict[str, Any]]:
+        """Returns the log probabilities of the tokens from `start` on; none where they were not asked for."""
+        return token_logprobs((answer.logprobs or [])[start:], self._tokenizer)
 
 
 def _usage(output: RequestOutput) -> dict[str, Any]:
@@ -175,13 +179,13 @@ async def _events(request: Request, answer: _Answer, first: RequestOutput, outpu
         yield numbered.event(kind, response=answer.begun())
     yield numbered.event("response.output_item.added", output_index=0, item=answer.message(None))
     yield numbered.event("response.content_part.added", **part, part=answer.part(None))
-    output, shown = first, 0
+    output, shown, told = first, 0, 0
     async with contextlib.aclosing(follow(request, first, outputs)) as following:
         async for output in following:
-            text = output.outputs[0].text
-            if len(text) > shown:
-                yield numbered.event("response.output_text.delta", **part, delta=text[shown:], logprobs=[])
-                shown = len(text)
+            text, logprobs = output.outputs[0].text, answer.logprobs(output.outputs[0], start=told)
+            if len(text) > shown or logprobs:
+                yield numbered.event("response.output_text.delta", **part, delta=text[shown:], logprobs=logprobs)
+                shown, told = len(text), told + len(logprobs)
     done = output.outputs[0]
     finished = answer.part(done)
     yield numbered.event("response.output_text.done", **part, text=done.text, logprobs=finished["logprobs"])

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from inset.engine.messages import AbortRequests, AddRequests, CacheMissed, DiscardCommit, EngineStats, StepDone
+from inset.engine.messages import (
+    AbortRequests,
+    AddRequests,
+    CacheMissed,
+    DiscardCommit,
+    EngineStats,
+    ItemsReset,
+    Reset,
+    ResetDone,
+    ResetItems,
+    StepDone,
+)
 from inset.engine.process.routing import EventRouter
 from inset.inputs import EngineRequest
 from inset.outputs import EngineOutput
@@ -16,6 +27,8 @@ def add(commit_id: str, *request_ids: str) -> AddRequests:
 
 def router() -> EventRouter:
     made = EventRouter()
+    made.add_front("front a")
+    made.add_front("front b")
     made.note("front a", add("1", "1-0", "1-1"))
     made.note("front b", add("2", "2-0"))
     return made
@@ -50,3 +63,29 @@ def test_front_end_that_is_gone_has_its_requests_aborted_and_hears_nothing_more(
     aborted = [EngineOutput(request_id="1-0", finish_reason="abort"), EngineOutput(request_id="2-0")]
     assert made.split(StepDone(aborted, STATS, ["1"])) == {"front b": StepDone([aborted[1]], STATS)}
     assert list(made.end_front("front a")) == []
+
+
+def test_reset_of_items_reaches_every_front_end_and_ends_when_all_have_answered() -> None:
+    made = router()
+    assert made.note("front a", Reset("mm_cache", "r"))
+    assert made.split(ResetItems("r"), sender="front a") == {"front a": ResetItems("r"), "front b": ResetItems("r")}
+    assert not made.note("front b", ItemsReset("r"))
+    assert not made.note("front b", ItemsReset("r"))
+    assert made.note("front a", ItemsReset("r"))
+    assert made.split(ResetDone("r"), sender="front a") == {"front a": ResetDone("r")}
+    assert not made.note("front a", ItemsReset("r"))
+
+
+def test_reset_does_not_wait_for_a_front_end_that_is_gone() -> None:
+    made = router()
+    made.note("front b", Reset("mm_cache", "r"))
+    assert not made.note("front b", ItemsReset("r"))
+    assert list(made.end_front("front a")) == [AbortRequests(("1-0", "1-1")), ItemsReset("r")]
+    assert made.split(ResetDone("r")) == {"front b": ResetDone("r")}
+
+
+def test_reset_of_the_engine_cores_own_caches_ends_at_once() -> None:
+    made = router()
+    assert made.note("front b", Reset("prefix_cache", "r"))
+    assert made.split(ResetDone("r"), sender="front b") == {"front b": ResetDone("r")}
+    assert made.end_front("front b") == [AbortRequests(("2-0",))]

@@ -17,12 +17,14 @@ import msgspec
 
 from inset.errors import EngineDeadError
 
-__all__ = ["CONTROL_SOCKET", "MESSAGE_SOCKET", "Hello", "Reply", "connect", "has_ended", "listen", "receive", "send"]
+__all__ = ["CONTROL_SOCKET", "MESSAGE_SOCKET", "REFUSAL", "Hello", "Reply", "connect", "has_ended", "listen", "receive", "send"]
 
 T = TypeVar("T")
 
 CONTROL_SOCKET: Final = "control.sock"
 MESSAGE_SOCKET: Final = "messages.sock"
+REFUSAL: Final = "refusal"
+"""A file with the reason why the engine core does not start, for its parent to tell."""
 
 _LENGTH: Final = struct.Struct("!I")
 _MAX_MESSAGE_BYTES: Final = 1 << 20

@@ -17,7 +17,7 @@ from inset.config import Configs, read_configs
 from inset.engine.build import find_checkpoint, load_model_setup
 from inset.engine.limits import EngineLimits
 from inset.engine.log import configure_log
-from inset.engine.process.control import Hello
+from inset.engine.process.control import REFUSAL, Hello
 from inset.engine.process.core_server import CoreServer
 from inset.engine.process.parent import die_with_parent
 from inset.errors import ConfigError, InsetError
@@ -83,19 +83,19 @@ def _options_of(hello: Hello) -> tuple[Any, ...]:
 
 
 def main() -> int:
-    """Serves front ends until the last one is gone; reads where and how from the first line of standard input."""
+    """Serves front ends until told to stop, or until the last one is gone; reads where and how from the first line of standard input."""
     die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the front ends drain first
     parent, is_left = os.getppid(), threading.Event()
     start: dict[str, Any] = msgspec.json.decode(sys.stdin.buffer.readline())
     configure_log(start.get("log_level", "WARNING"))
-    configs = read_configs(start["options"], environ={})
+    configs, folder = read_configs(start["options"], environ={}), Path(start["folder"])
     try:
         assembly = _Assembly(configs)
     except InsetError as error:
-        logger.error("%s", error)
+        (folder / REFUSAL).write_text(error.message, "utf-8")
         return 1
-    server = CoreServer(Path(start["folder"]), admit=assembly.admit, get_core=assembly.get_core)
+    server = CoreServer(folder, admit=assembly.admit, get_core=assembly.get_core, outlives_fronts=start["outlives_fronts"])
     signal.signal(signal.SIGTERM, lambda *_: server.stop())
     threading.Thread(target=_stop_when_input_ends, args=(server, is_left), name="inset-parent-watch", daemon=True).start()
     _, use_threads = load_model_setup()
@@ -108,7 +108,7 @@ def main() -> int:
     finally:
         assembly.close()
         if is_left.is_set() or os.getppid() != parent:  # nobody else is left to remove it
-            shutil.rmtree(start["folder"], ignore_errors=True)
+            shutil.rmtree(folder, ignore_errors=True)
     return 0
 
 

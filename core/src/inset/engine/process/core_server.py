@@ -7,21 +7,22 @@ import queue
 import selectors
 import socket
 import threading
-from collections import deque
+import time
+from collections import Counter, deque
 from collections.abc import Callable
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 import zmq
 
-from inset.cache.handover import receive_export
+from inset.engine.messages import Heartbeat
 from inset.engine.process import control
+from inset.engine.process.reception import Admit, Reception
 from inset.engine.process.routing import EventRouter
 from inset.engine.wire import decode_frames, encode_frames
-from inset.errors import InsetError
 
 if TYPE_CHECKING:
-    from inset.cache.base import CacheExport
     from inset.engine.engine_core import EngineCore
     from inset.engine.messages import EngineCommand, EngineEvent
 
@@ -29,16 +30,23 @@ __all__ = ["CoreServer"]
 
 logger = logging.getLogger(__name__)
 
-_HELLO_SECONDS: Final = 10.0
+_JOIN_SECONDS: Final = 10.0
+_BEAT_SECONDS: Final = 1.0
+_BYTES_BETWEEN_BEATS: Final = 64 << 20
 
-Admit = Callable[[control.Hello, "CacheExport | None"], None]
+
+class _Change(Enum):
+    """A front end comes or goes."""
+
+    JOINED = "joined"
+    LEFT = "left"
 
 
 class _FrontCommand(NamedTuple):
-    """A command, or None when its front end has gone."""
+    """What a front end says, or what happened to it."""
 
     front_id: str
-    command: EngineCommand | None
+    command: EngineCommand | _Change
 
 
 class CoreServer:
@@ -48,15 +56,21 @@ class CoreServer:
         folder: Where the sockets are; only this user can open it.
         admit: Checks a front end and joins its cache half; raises `InsetError` to refuse it. The first call makes the engine core.
         get_core: Returns the engine core once the first front end is admitted.
+        outlives_fronts: Serve until told to stop, also where no front end is left: one may come again.
     """
 
-    def __init__(self, folder: Path, *, admit: Admit, get_core: Callable[[], EngineCore]) -> None:
-        self._admit = admit
+    def __init__(self, folder: Path, *, admit: Admit, get_core: Callable[[], EngineCore], outlives_fronts: bool = False) -> None:
         self._get_core = get_core
+        self._outlives_fronts = outlives_fronts
         self._commands: queue.SimpleQueue[_FrontCommand | None] = queue.SimpleQueue()
         self._router = EventRouter()
         self._outbox: deque[tuple[str, EngineEvent]] = deque()
         self._listener = control.listen(folder)
+        self._reception = Reception(self._listener, admit=admit, on_admitted=self._on_admitted)
+        self._arrivals: deque[tuple[socket.socket, str]] = deque()
+        self._received: Counter[str] = Counter()
+        self._beaten: Counter[str] = Counter()
+        self._next_beat = time.monotonic()
         self._context = zmq.Context()
         self._socket = self._context.socket(zmq.ROUTER)
         self._socket.set(zmq.ROUTER_MANDATORY, 1)
@@ -81,10 +95,12 @@ class CoreServer:
             self._step_until_stopped()
         finally:
             self.stop()
-            speaker.join(_HELLO_SECONDS)
+            speaker.join(_JOIN_SECONDS)
             self._socket.close()
             self._context.term()
-            self._listener.close()
+            connections = [connection for connection, _ in (*self._fronts.values(), *self._arrivals)]
+            for each in (self._listener, self._wake_reader, self._wake_writer, *connections):
+                each.close()
 
     def stop(self) -> None:
         """Ends `serve`; may be called from a signal handler, and again."""
@@ -107,16 +123,18 @@ class CoreServer:
             self._carry_out(core, item)
 
     def _carry_out(self, core: EngineCore, item: _FrontCommand) -> None:
-        if item.command is None:
-            for command in self._router.end_front(item.front_id):
-                core.handle(command)
-            return
-        self._router.note(item.front_id, item.command)
-        event = core.handle(item.command)
-        if event is not None:
-            self._emit(event, sender=item.front_id)
+        match item.command:
+            case _Change.JOINED:
+                self._router.add_front(item.front_id)
+            case _Change.LEFT:
+                for command in self._router.end_front(item.front_id):
+                    self._emit(core.handle(command))
+            case command if self._router.note(item.front_id, command):
+                self._emit(core.handle(command), sender=item.front_id)
 
-    def _emit(self, event: EngineEvent, *, sender: str | None = None) -> None:
+    def _emit(self, event: EngineEvent | None, *, sender: str | None = None) -> None:
+        if event is None:
+            return
         self._outbox.extend(self._router.split(event, sender=sender).items())
         self._wake()
 
@@ -128,6 +146,12 @@ class CoreServer:
         except OSError:
             logger.debug("The speaking thread is gone")
 
+    def _on_admitted(self, connection: socket.socket, front_id: str) -> None:
+        """Takes a front end that has been met; called from the reception's threads."""
+        self._commands.put(_FrontCommand(front_id, _Change.JOINED))
+        self._arrivals.append((connection, front_id))
+        self._wake()
+
     def _speak(self) -> None:
         """Waits on all sockets; the one thread that touches them."""
         try:
@@ -136,10 +160,12 @@ class CoreServer:
                 selector.register(self._wake_reader, selectors.EVENT_READ)
                 selector.register(cast("int", self._socket.get(zmq.FD)), selectors.EVENT_READ)
                 while not self._stopping.is_set():
+                    self._watch_arrivals(selector)
                     self._drain_messages()
                     self._send_outbox()
+                    self._beat()
                     self._drain_messages()  # sending may have taken the edge that the descriptor signals
-                    for key, _ in selector.select(timeout=1.0):
+                    for key, _ in selector.select(timeout=_BEAT_SECONDS):
                         self._on_readable(key.fileobj, selector)
         except Exception:
             logger.exception("The thread that speaks with front ends failed")
@@ -147,7 +173,7 @@ class CoreServer:
 
     def _on_readable(self, source: object, selector: selectors.BaseSelector) -> None:
         if source is self._listener:
-            self._meet(selector)
+            self._reception.accept()
         elif source is self._wake_reader:
             self._wake_reader.recv(4096)
         elif isinstance(source, socket.socket) and source.fileno() in self._fronts and control.has_ended(source):
@@ -155,30 +181,26 @@ class CoreServer:
             selector.unregister(connection)
             connection.close()
             logger.info("The front end %s is gone", front_id)
-            self._commands.put(_FrontCommand(front_id, None))
-            if not self._fronts:
+            del self._received[front_id], self._beaten[front_id]
+            self._commands.put(_FrontCommand(front_id, _Change.LEFT))
+            if not self._fronts and not self._outlives_fronts:
                 self.stop()
 
-    def _meet(self, selector: selectors.BaseSelector) -> None:
-        """Takes a front end in, or tells it why not."""
-        connection, _ = self._listener.accept()
-        connection.settimeout(_HELLO_SECONDS)
-        try:
-            hello = control.receive(connection, control.Hello)
-            with receive_export(connection) as export:
-                try:
-                    self._admit(hello, export)
-                except InsetError as error:
-                    control.send(connection, control.Reply(error.message))
-                    raise
-            control.send(connection, control.Reply())
-        except (OSError, InsetError) as error:
-            logger.warning("A front end was not admitted: %s", error)
-            connection.close()
-            return
-        connection.setblocking(False)
-        self._fronts[connection.fileno()] = (connection, hello.front_id)
-        selector.register(connection, selectors.EVENT_READ)
+    def _watch_arrivals(self, selector: selectors.BaseSelector) -> None:
+        while self._arrivals:
+            connection, front_id = self._arrivals.popleft()
+            self._fronts[connection.fileno()] = (connection, front_id)
+            selector.register(connection, selectors.EVENT_READ)
+
+    def _beat(self) -> None:
+        """Tells front ends that this process runs, and what has arrived: once a second, and where much has arrived."""
+        is_due = time.monotonic() >= self._next_beat
+        if is_due:
+            self._next_beat = time.monotonic() + _BEAT_SECONDS
+        for _, front_id in self._fronts.values():
+            if is_due or self._received[front_id] - self._beaten[front_id] >= _BYTES_BETWEEN_BEATS:
+                self._beaten[front_id] = self._received[front_id]
+                self._send(front_id, Heartbeat(self._received[front_id]))
 
     def _drain_messages(self) -> None:
         while True:
@@ -186,13 +208,16 @@ class CoreServer:
                 front_id, *frames = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
             except zmq.Again:
                 return
-            command = decode_frames([frame.buffer for frame in frames])
-            self._commands.put(_FrontCommand(bytes(front_id.buffer).decode(), command))
+            name = bytes(front_id.buffer).decode()
+            self._received[name] += sum(len(frame.buffer) for frame in frames)
+            self._commands.put(_FrontCommand(name, decode_frames([frame.buffer for frame in frames])))
 
     def _send_outbox(self) -> None:
         while self._outbox:
-            front_id, event = self._outbox.popleft()
-            try:
-                self._socket.send_multipart([front_id.encode(), *encode_frames(event)], zmq.NOBLOCK, copy=False)
-            except zmq.ZMQError as error:
-                logger.info("The front end %s cannot be reached: %s", front_id, error)
+            self._send(*self._outbox.popleft())
+
+    def _send(self, front_id: str, event: EngineEvent | Heartbeat) -> None:
+        try:
+            self._socket.send_multipart([front_id.encode(), *encode_frames(event)], zmq.NOBLOCK, copy=False)
+        except zmq.ZMQError as error:
+            logger.debug("The front end %s cannot be reached: %s", front_id, error)

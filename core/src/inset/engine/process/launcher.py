@@ -16,7 +16,7 @@ import msgspec
 
 from inset.config import Configs
 from inset.engine.process import control
-from inset.errors import EngineDeadError
+from inset.errors import ConfigError, EngineDeadError, InsetError
 
 __all__ = ["EngineProcess", "options_of"]
 
@@ -33,13 +33,19 @@ class EngineProcess:
     Args:
         configs: All options.
         log_level: Of the engine core's own log on standard error.
+        outlives_fronts: Go on where no front end is left: one may come again.
     """
 
-    def __init__(self, configs: Configs, *, log_level: str = "WARNING") -> None:
+    def __init__(self, configs: Configs, *, log_level: str = "WARNING", outlives_fronts: bool = False) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="inset-"))
         environment = {"GOMP_SPINCOUNT": "0", **os.environ}  # idle torch threads must not spin on cores that front ends need
         self._process = subprocess.Popen([sys.executable, "-m", "inset.engine.process.core_main"], stdin=subprocess.PIPE, env=environment)
-        start = {"folder": str(self.folder), "options": options_of(configs), "log_level": log_level}
+        start = {
+            "folder": str(self.folder),
+            "options": options_of(configs),
+            "log_level": log_level,
+            "outlives_fronts": outlives_fronts,
+        }
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(msgspec.json.encode(start) + b"\n")
@@ -62,15 +68,22 @@ class EngineProcess:
         """Waits until front ends can connect.
 
         Raises:
+            ConfigError: It ended because an option or the checkpoint cannot be served; the message is its own.
             EngineDeadError: It ended first, or did not listen in time.
         """
         deadline = time.monotonic() + timeout_seconds
         while not (self.folder / control.CONTROL_SOCKET).exists():
             if not self.is_running:
-                raise EngineDeadError(f"The engine core's process ended with status {self._process.returncode}; its log says why.")
+                raise self._why_ended()
             if time.monotonic() > deadline:
                 raise EngineDeadError(f"The engine core's process did not listen within {timeout_seconds:.0f} seconds.")
             time.sleep(_POLL_SECONDS)
+
+    def _why_ended(self) -> InsetError:
+        try:
+            return ConfigError((self.folder / control.REFUSAL).read_text("utf-8"))
+        except OSError:
+            return EngineDeadError(f"The engine core's process ended with status {self._process.returncode}; its log says why.")
 
     def close(self) -> None:
         """Ends the process, gently and then not, and removes the folder; idempotent."""

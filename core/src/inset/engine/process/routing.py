@@ -2,35 +2,87 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
-from inset.engine.messages import AbortRequests, AddRequests, CacheMissed, DiscardCommit, EngineCommand, EngineEvent, StepDone
+from inset.engine.messages import (
+    AbortRequests,
+    AddRequests,
+    CacheMissed,
+    DiscardCommit,
+    EngineCommand,
+    EngineEvent,
+    ItemsReset,
+    Reset,
+    ResetDone,
+    ResetItems,
+    StepDone,
+)
 from inset.outputs import EngineOutput
 
 __all__ = ["EventRouter"]
 
 
+@dataclass(slots=True)
+class _ResetRound:
+    """One reset: who asked for it, and which front ends have not answered yet."""
+
+    sender: str
+    waiting: set[str]
+
+
 class EventRouter:
-    """Front end by request and by commit, from the command that brought them to the event that ends them."""
+    """Front end by request, by commit and by reset, from the command that brought them to the event that ends them."""
 
     def __init__(self) -> None:
+        self._fronts: set[str] = set()
+        self._resets: dict[str, _ResetRound] = {}
         self._front_of_request: dict[str, str] = {}
         self._front_of_commit: dict[str, str] = {}
 
-    def note(self, front_id: str, command: EngineCommand) -> None:
-        """Remembers who sent a command; called before the engine core carries it out."""
+    def add_front(self, front_id: str) -> None:
+        """Counts a front end among those that resets reach."""
+        self._fronts.add(front_id)
+
+    def note(self, front_id: str, command: EngineCommand) -> bool:
+        """Remembers who sent a command, and says whether the engine core carries it out now.
+
+        Of the answers to a reset the last one alone counts.
+        """
         match command:
             case AddRequests():
                 self._front_of_commit[command.commit_id] = front_id
                 self._front_of_request.update({request.request_id: front_id for request in command.requests})
             case DiscardCommit():
                 self._front_of_commit[command.commit_id] = front_id
+            case Reset():
+                self._resets[command.token] = _ResetRound(front_id, set(self._fronts))
+            case ItemsReset():
+                return self._has_answered(front_id, command.token)
+        return True
 
-    def split(self, event: EngineEvent, *, sender: str | None = None) -> dict[str, EngineEvent]:
+    def _has_answered(self, front_id: str, token: str) -> bool:
+        """Notes the answer to a reset, and says whether it was the last one."""
+        reset = self._resets.get(token)
+        if reset is None or front_id not in reset.waiting:
+            return False
+        reset.waiting.remove(front_id)
+        return not reset.waiting
+
+    def split(self, event: EngineEvent, *, sender: str | None = None) -> Mapping[str, EngineEvent]:
         """Returns front end -> its part of an event; the sender of a command gets the stats even where nothing else is for it."""
-        if isinstance(event, CacheMissed):
-            front_id = self._front_of_commit.pop(event.commit_id, sender)
-            return {} if front_id is None else {front_id: event}
+        match event:
+            case CacheMissed():
+                front_id = self._front_of_commit.pop(event.commit_id, sender)
+                return {} if front_id is None else {front_id: event}
+            case ResetItems():
+                return dict.fromkeys(self._resets[event.token].waiting, event)
+            case ResetDone():
+                return {self._resets.pop(event.token).sender: event}
+            case StepDone():
+                return self._split_step(event, sender)
+
+    def _split_step(self, event: StepDone, sender: str | None) -> dict[str, StepDone]:
         outputs: dict[str, list[EngineOutput]] = {} if sender is None else {sender: []}
         released: dict[str, list[str]] = {}
         for output in event.outputs:
@@ -54,4 +106,6 @@ class EventRouter:
             del self._front_of_request[request_id]
         for commit_id in [commit_id for commit_id, owner in self._front_of_commit.items() if owner == front_id]:
             del self._front_of_commit[commit_id]
-        return (AbortRequests(running),) if running else ()
+        self._fronts.discard(front_id)
+        answered = [ItemsReset(token) for token in list(self._resets) if self._has_answered(front_id, token)]
+        return [*([AbortRequests(running)] if running else ()), *answered]

@@ -7,6 +7,7 @@ import logging
 import selectors
 import socket
 import threading
+import time
 from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
@@ -15,7 +16,7 @@ import zmq
 
 from inset.cache.handover import send_export
 from inset.engine.core_client import CoreClient, EngineListener
-from inset.engine.messages import AddRequests
+from inset.engine.messages import AddRequests, Heartbeat
 from inset.engine.process import control
 from inset.engine.wire import decode_frames, encode_frames
 from inset.errors import ConfigError, EngineDeadError, OverloadedError
@@ -29,7 +30,7 @@ __all__ = ["ZmqClient"]
 
 logger = logging.getLogger(__name__)
 
-_MAX_OUTBOX_BYTES: Final = 4 << 30
+_MAX_BYTES_ON_THE_WAY: Final = 4 << 30
 _JOIN_SECONDS: Final = 10.0
 
 
@@ -61,8 +62,10 @@ class ZmqClient(CoreClient):
         self._socket.set(zmq.RCVHWM, 0)
         self._socket.set(zmq.LINGER, 0)
         self._socket.connect(f"ipc://{folder / control.MESSAGE_SOCKET}")
-        self._outbox: deque[tuple[list[Frame], int]] = deque()
-        self._outbox_bytes = 0
+        self._outbox: deque[list[Frame]] = deque()
+        self._num_sent_bytes = 0
+        self._num_received_bytes = 0
+        self._last_heard_seconds = time.monotonic()
         self._lock = threading.Lock()
         self._wake_reader, self._wake_writer = socket.socketpair()
         self._wake_reader.setblocking(False)
@@ -93,15 +96,20 @@ class ZmqClient(CoreClient):
         num_bytes = sum(len(frame) for frame in frames)
         with self._lock:
             # Requests alone are refused: whatever else got lost would leave something held in the engine core.
-            if isinstance(command, AddRequests) and self._outbox_bytes + num_bytes > _MAX_OUTBOX_BYTES:
+            on_the_way = self._num_sent_bytes - self._num_received_bytes
+            if isinstance(command, AddRequests) and on_the_way + num_bytes > _MAX_BYTES_ON_THE_WAY:
                 raise OverloadedError("Too much is on its way to the engine core; come again later.", stage="transfer")
-            self._outbox.append((frames, num_bytes))
-            self._outbox_bytes += num_bytes
+            self._outbox.append(frames)
+            self._num_sent_bytes += num_bytes
         self._wake()
 
     @property
     def is_alive(self) -> bool:
         return self._dead is None and not self._closing.is_set()
+
+    @property
+    def seconds_silent(self) -> float:
+        return time.monotonic() - self._last_heard_seconds
 
     def close(self) -> None:
         if self._closing.is_set():
@@ -151,13 +159,17 @@ class ZmqClient(CoreClient):
                 frames = self._socket.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
                 return
-            listener.on_event(decode_frames(frames))
+            event = decode_frames(frames)
+            self._last_heard_seconds = time.monotonic()
+            if isinstance(event, Heartbeat):
+                self._num_received_bytes = event.num_received_bytes
+            else:
+                listener.on_event(event)
 
     def _send_outbox(self) -> None:
         while True:
             with self._lock:
                 if not self._outbox:
                     return
-                frames, num_bytes = self._outbox.popleft()
-                self._outbox_bytes -= num_bytes
+                frames = self._outbox.popleft()
             self._socket.send_multipart(frames, zmq.NOBLOCK, copy=False)
