@@ -60,6 +60,17 @@ def test_response_streams_its_events_in_order(client: openai.OpenAI, picture: Pi
     assert [event.sequence_number for event in events] == list(range(len(events)))
     assert "".join(event.delta for event in events[4:-4]) == whole.output_text
     assert events[-1].response.output_text == whole.output_text
+    assert all(event.logprobs == [] for event in events[4:-4])
+
+
+def test_deltas_of_a_response_carry_the_log_probabilities_that_were_asked_for(client: openai.OpenAI) -> None:
+    asked: dict[str, Any] = {**OPTIONS, "include": ["message.output_text.logprobs"], "top_logprobs": 2, "input": "hi"}
+    [part] = client.responses.create(**asked).output[0].content
+    expected = [(entry.token, entry.logprob, [top.token for top in entry.top_logprobs]) for entry in part.logprobs]
+    deltas = [event for event in client.responses.create(**asked, stream=True) if event.type == "response.output_text.delta"]
+    told = [(entry.token, entry.logprob, [top.token for top in entry.top_logprobs]) for delta in deltas for entry in delta.logprobs]
+    assert len(expected) == 8
+    assert told == expected
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,9 @@ class Clock:
 def test_front_end_that_lived_long_is_started_again_at_once() -> None:
     policy = RestartPolicy(clock=Clock())
     policy.note_end(3, lived_seconds=61)
-    assert policy.is_waiting
-    assert policy.seconds_until_next(1.0) == 0
+    assert (policy.is_waiting, policy.seconds_until_next(1.0)) == (True, 0)
     assert policy.take_due() == [3]
-    assert not policy.is_waiting
-    assert policy.seconds_until_next(1.0) == 1.0
+    assert (policy.is_waiting, policy.seconds_until_next(1.0)) == (False, 1.0)
 
 
 def test_each_early_end_doubles_the_wait_until_there_is_no_use_in_it() -> None:
