@@ -5,12 +5,14 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import httpx
 import numpy as np
 import openai
 import pytest
+from safetensors.torch import load_file
 
 Picture = Callable[..., str]
 GREEDY: dict[str, Any] = {"model": "tiny", "temperature": 0, "max_tokens": 6, "extra_body": {"ignore_eos": True}}
@@ -85,8 +87,48 @@ def test_prompt_embeddings_take_the_place_of_a_whole_prompt(trusting: Any) -> No
         return {"type": "prompt_embeds", "data": npy(rows(seed, count=5))}
 
     assert answer(trusting, part(1)) == answer(trusting, part(1)) != answer(trusting, part(2))
-    with trusting.client() as client, pytest.raises(openai.BadRequestError, match="whole prompt"):
-        client.chat.completions.create(messages=ask(part(1), "and this?"), **GREEDY)
+    with trusting.client() as client, pytest.raises(openai.BadRequestError, match="a uuid does not stand for them"):
+        client.chat.completions.create(messages=ask({"type": "prompt_embeds", "uuid": "a"}), **GREEDY)
+
+
+def embedded(value: Any) -> dict[str, Any]:
+    return {"type": "prompt_embeds", "data": value}
+
+
+def test_prompt_embeddings_stand_between_texts_and_beside_pictures(trusting: Any, picture: Picture) -> None:
+    first, second = npy(rows(1, count=5)), npy(rows(2, count=5))
+    parts = ["look at", embedded(first), {"image_url": picture(1)}, "and", embedded(second), "is <image> a tag?"]
+    expected = answer(trusting, *parts)
+    swapped = ["look at", embedded(second), {"image_url": picture(1)}, "and", embedded(first), "is <image> a tag?"]
+    assert answer(trusting, *swapped) != expected
+    assert answer(trusting, *parts) == expected
+    plan = httpx.post(f"{trusting.url}/v1/render", json={"messages": ask(*parts)}).json()
+    without = httpx.post(f"{trusting.url}/v1/render", json={"messages": ask(*(part for part in parts if "data" not in part))}).json()
+    assert len(plan["prompt_token_ids"]) == len(without["prompt_token_ids"]) + 10
+    assert min(plan["prompt_token_ids"]) >= 0
+
+
+def test_embeddings_of_the_models_own_tokens_say_what_the_text_says(trusting: Any, checkpoint: Path) -> None:
+    """Rows of the model's own embedding, in place of its tokens, must not be told from the text."""
+    weights = load_file(checkpoint / "model.safetensors")["language_model.model.embed_tokens.weight"]
+    tokens = httpx.post(f"{trusting.url}/tokenize", json={"prompt": "abcdef", "add_special_tokens": False}).json()["tokens"]
+    assert answer(trusting, "say ", embedded(npy(weights[tokens].numpy())), " now") == answer(trusting, "say abcdef now")
+
+
+@pytest.mark.parametrize(
+    "value", ["no base64!", npy(rows(1, size=8)), npy(np.zeros((0, HIDDEN_SIZE), np.float32)), 5], ids=lambda value: str(value)[:20]
+)
+def test_what_are_no_prompt_embeddings_is_refused_with_its_place(trusting: Any, value: Any) -> None:
+    with trusting.client() as client, pytest.raises(openai.BadRequestError) as caught:
+        client.chat.completions.create(messages=ask("hi", embedded(value)), **GREEDY)
+    assert caught.value.param == "messages[0].content[1]"
+
+
+def test_qwen_reads_prompt_embeddings_as_text(make_qwen_server: Any, picture: Picture) -> None:
+    server = make_qwen_server(enable_prompt_embeds=True)
+    text = answer(server, {"image_url": picture(1)}, embedded(npy(rows(1, count=3))), "what?", model="tiny-qwen")
+    assert text is not None
+    assert text != answer(server, {"image_url": picture(1)}, embedded(npy(rows(2, count=3))), "what?", model="tiny-qwen")
 
 
 def test_pictures_and_embeddings_of_pictures_do_not_mix(trusting: Any, picture: Picture) -> None:

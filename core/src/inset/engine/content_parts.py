@@ -23,7 +23,7 @@ class MediaPart:
     """One media item of a message.
 
     Attributes:
-        modality: ``image``, ``video``, ``audio``, or ``prompt`` for prompt embeddings.
+        modality: ``image``, ``video``, ``audio``, or ``prompt`` for embeddings that stand for text.
         kind: ``url`` (fetched by a connector, data URLs too), ``object`` (handed over in memory), ``embeds`` (finished embeddings),
             or ``uuid`` (named by a uuid alone).
         source: The URL, the object, the embeddings, or None.

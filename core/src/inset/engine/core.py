@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from inset.engine.input_processor import InputProcessor
 from inset.engine.media_sources import MediaLoader
 from inset.engine.prepared import PreparedPrompt, make_engine_request, resolve_max_tokens, token_types
+from inset.engine.prompt_parts import place_prompt_parts
 from inset.engine.prompts import read_prompt
 from inset.engine.stage_times import StageTimes
-from inset.errors import InvariantError
+from inset.errors import InvalidRequestError, InvariantError
 from inset.media.budget import RequestBudget
 from inset.processing.apply_state import MultiModalApplyState
 from inset.processing.phases import run_phase, run_release
@@ -131,8 +132,9 @@ class Core:
         except BaseException:
             budget.close()
             raise
-        request = make_engine_request(request_id, processed, resolved, self.tokenizer.eos_token_ids)
-        return PreparedPrompt(processed, request, resolved, state=state, budget=budget, stages=stages, places=gathered.places)
+        placed = place_prompt_parts(processed, gathered.inputs.prompt_parts)
+        request = make_engine_request(request_id, placed, resolved, self.tokenizer.eos_token_ids)
+        return PreparedPrompt(placed.prompt, request, resolved, state=state, budget=budget, stages=stages, places=gathered.places)
 
     async def process_again(self, prepared: PreparedPrompt, missing: Sequence[tuple[bytes, int]], *, lost_before: int = 0) -> None:
         """Processes a prompt again whose items the engine half of the processor cache has lost, and commits them under the same id.
@@ -147,8 +149,9 @@ class Core:
             await self._in_thread(self.processor.restart, state)
             await state.wait_decodes_async()
             processed = await self._in_thread(self.processor.apply_phase2, state)
-        prepared.prompt = processed
-        prepared.request = make_engine_request(prepared.commit_id, processed, prepared.params, self.tokenizer.eos_token_ids)
+        placed = place_prompt_parts(processed, state.inputs.prompt_parts)
+        prepared.prompt = placed.prompt
+        prepared.request = make_engine_request(prepared.commit_id, placed, prepared.params, self.tokenizer.eos_token_ids)
 
     async def process(self, prompt: AnyPrompt) -> ProcessedPrompt:
         """Returns the processed prompt with all tensors, for `generate` of transformers or another engine.
@@ -164,6 +167,8 @@ class Core:
         """
         with RequestBudget(self._media_config, self._process_budget) as budget:
             gathered = await self._gather(prompt, budget)
+            if gathered.inputs.prompt_parts:
+                raise InvalidRequestError("Parts of type 'prompt_embeds' between others run in our own engine alone.", stage="parse")
             inputs = dataclasses.replace(gathered.inputs, skip_mm_cache=gathered.inputs.skip_mm_cache or self._has_engine)
             with gathered.places.noted():
                 state, processed, _ = await self._process(inputs, None, StageTimes())
@@ -191,7 +196,8 @@ class Core:
         with RequestBudget(self._media_config, self._process_budget) as budget:
             gathered = await self._gather(prompt, budget)
             with gathered.places.noted():
-                return await self._in_thread(self.processor.plan_prompt, gathered.inputs)
+                planned = await self._in_thread(self.processor.plan_prompt, gathered.inputs)
+                return place_prompt_parts(planned, gathered.inputs.prompt_parts).prompt
 
     def plan_sync(self, prompt: AnyPrompt) -> ProcessedPrompt:
         """Does what `plan` does and blocks, for callers without an event loop.

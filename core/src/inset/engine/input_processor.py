@@ -10,15 +10,20 @@ from inset.engine.content_parts import MediaPart
 from inset.engine.embeds import read_embeds
 from inset.engine.item_places import ItemPlaces
 from inset.engine.media_sources import group_by_modality
+from inset.engine.prompt_parts import PROMPT, expand_prompt_parts
 from inset.engine.prompts import ChatPrompt, TextPrompt, read_token_ids
 from inset.engine.renderer import RenderedPrompt
 from inset.errors import InvalidRequestError
 from inset.inputs import MODALITIES
+from inset.processing.embedding_items import check_embeds
 from inset.processing.inputs import ProcessorInputs
 from inset.processing.phases import run_phase
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
+
+    import numpy as np
+    from numpy.typing import NDArray
 
     from inset.engine.media_sources import MediaLoader
     from inset.engine.prompts import PromptInput
@@ -44,6 +49,13 @@ class GatheredInputs(NamedTuple):
     places: ItemPlaces
 
 
+class _PromptEmbeds(NamedTuple):
+    """Embeddings that stand for text: for a whole prompt, which the processor checks, or one by one between others."""
+
+    whole: Any = None
+    parts: Sequence[NDArray[np.float32]] = ()
+
+
 class InputProcessor:
     """Gathers the inputs of requests for one checkpoint; lives as long as its core."""
 
@@ -61,22 +73,23 @@ class InputProcessor:
         """
         options = prompt.options
         with stages.timed("render"):
-            rendered, prompt_embeds = await run_phase(self._threads, partial(self._read, prompt), undo=lambda _: None)
-        parts = [part for part in rendered.media if part.modality != "prompt"]
+            rendered, embeds = await run_phase(self._threads, partial(self._read, prompt), undo=lambda _: None)
+        parts = [part for part in rendered.media if part.modality != PROMPT]
         self._info.check_mm_counts({modality: sum(part.modality == modality for part in parts) for modality in MODALITIES})
         values = await self._loader.load(
             parts, lambda modality: self._info.get_media_io(modality, options.media_io_kwargs.get(modality)), budget=budget, stages=stages
         )
         inputs = ProcessorInputs(
             request_id=request_id,
-            prompt=rendered.token_ids,
+            prompt=expand_prompt_parts(rendered.token_ids, embeds.parts),
             prompt_text=rendered.text,
             mm_data=group_by_modality(parts, values),
             mm_uuids=group_by_modality(parts, [part.uuid for part in parts]),
             mm_details=group_by_modality(parts, [part.detail for part in parts]),
             mm_processor_kwargs=options.mm_processor_kwargs,
             media_io_kwargs=options.media_io_kwargs,
-            prompt_embeds=prompt_embeds,
+            prompt_embeds=embeds.whole,
+            prompt_parts=embeds.parts,
             cache_salt=options.cache_salt,
             api_key=options.client or None,
             skip_mm_cache=options.skip_mm_cache,
@@ -84,17 +97,26 @@ class InputProcessor:
         )
         return GatheredInputs(inputs, ItemPlaces.of(parts))
 
-    def _read(self, prompt: PromptInput) -> tuple[RenderedPrompt, Any]:
-        """Returns the rendered prompt, and the embeddings that stand in place of a whole prompt, or None; the processor checks them."""
+    def _read(self, prompt: PromptInput) -> tuple[RenderedPrompt, _PromptEmbeds]:
+        """Returns the rendered prompt, and the embeddings that stand for text in it."""
         if isinstance(prompt, ChatPrompt):
             rendered = self._renderer.render_chat(prompt.messages, prompt.policy, prompt.chat)
-            return rendered, next((read_embeds(part.source) for part in rendered.media if part.modality == "prompt"), None)
+            given = [part for part in rendered.media if part.modality == PROMPT]
+            if given and rendered.text is None:
+                return rendered, _PromptEmbeds(whole=read_embeds(given[0].source))
+            return rendered, _PromptEmbeds(parts=[self._read_part(part) for part in given])
         media = tuple(_given_parts(prompt))
         if prompt.prompt is not None:
             rendered = self._renderer.render_text(prompt.prompt)
-            return RenderedPrompt(rendered.text, rendered.token_ids, media), None
+            return RenderedPrompt(rendered.text, rendered.token_ids, media), _PromptEmbeds()
         token_ids = () if prompt.prompt_token_ids is None else read_token_ids(prompt.prompt_token_ids)
-        return RenderedPrompt(None, token_ids, media), prompt.prompt_embeds
+        return RenderedPrompt(None, token_ids, media), _PromptEmbeds(whole=prompt.prompt_embeds)
+
+    def _read_part(self, part: MediaPart) -> NDArray[np.float32]:
+        try:
+            return check_embeds(read_embeds(part.source), embed_size=self._info.hidden_size, what="Prompt embeddings")
+        except InvalidRequestError as error:
+            raise error.locate(parameter=part.parameter) from error.__cause__
 
 
 def _given_parts(prompt: TextPrompt) -> Iterator[MediaPart]:

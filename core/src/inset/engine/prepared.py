@@ -12,6 +12,7 @@ from inset.inputs import MODALITIES, EngineRequest, MultiModalFeature
 
 if TYPE_CHECKING:
     from inset.engine.item_places import ItemPlaces
+    from inset.engine.prompt_parts import PlacedPrompt
     from inset.engine.stage_times import StageTimes
     from inset.inputs import ProcessedPrompt
     from inset.media.budget import RequestBudget
@@ -92,7 +93,9 @@ def resolve_max_tokens(params: SamplingParams | None, num_prompt_tokens: int, ma
     return params if params.max_tokens is not None else dataclasses.replace(params, max_tokens=room)
 
 
-def make_engine_request(request_id: str, prompt: ProcessedPrompt, params: SamplingParams, eos_token_ids: tuple[int, ...]) -> EngineRequest:
+def make_engine_request(request_id: str, placed: PlacedPrompt, params: SamplingParams, eos_token_ids: tuple[int, ...]) -> EngineRequest:
+    """Returns the request of one answer to a processed prompt."""
+    prompt = placed.prompt
     features = [
         MultiModalFeature(
             modality=modality,
@@ -111,7 +114,7 @@ def make_engine_request(request_id: str, prompt: ProcessedPrompt, params: Sampli
     return EngineRequest(
         request_id=request_id,
         prompt_token_ids=prompt.prompt_token_ids,
-        mm_features=sorted(features, key=lambda feature: feature.placeholder.offset),
+        mm_features=sorted([*features, *placed.features], key=lambda feature: feature.placeholder.offset),
         sampling_params=params,
         eos_token_ids=eos_token_ids,
         prompt_embeds=embeds,

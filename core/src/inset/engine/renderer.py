@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from inset.engine.content_parts import ContentPolicy, MediaPart, Part, TextPart, parse_content
+from inset.engine.prompt_parts import PROMPT, MarkingTokenizer
 from inset.errors import InvalidRequestError, PromptTooLongError, TooLargeError
-from inset.processing.user_text import encode_chat
+from inset.processing.user_text import EncodedChat, encode_chat
 
 if TYPE_CHECKING:
     from inset.engine.chat_template import ChatTemplate
@@ -95,9 +96,11 @@ class Renderer:
 
     def _render_chat(self, template: ChatTemplate, messages: object, policy: ContentPolicy, options: ChatOptions) -> RenderedPrompt:
         read = [_read_message(message, policy, index) for index, message in enumerate(_as_list(messages))]
-        embeds = _prompt_embeds(read)
-        if embeds is not None:
-            return RenderedPrompt(None, (), (embeds,))
+        media = tuple(part for message in read for part in message.parts if isinstance(part, MediaPart))
+        num_embeds = _count_prompt_embeds(media)
+        if num_embeds and len(read) == len(read[0].parts) == 1:  # they take the place of a whole prompt
+            return RenderedPrompt(None, (), media)
+        marking = MarkingTokenizer(self._tokenizer)
         around = {"tools": options.tools, "documents": options.documents, "kwargs": options.template_kwargs}
         strings = [*self._strings_of(read), *_strings(around)]
         names = list(_names([[message.fields for message in read], around]))
@@ -106,7 +109,7 @@ class Renderer:
 
         def render(user_strings: Sequence[str]) -> str:
             given = iter(user_strings)
-            conversation = self._conversation(read, given)
+            conversation = self._conversation(read, given, marking)
             replaced = _replace_strings(around, given)
             return template.render(
                 conversation,
@@ -117,9 +120,19 @@ class Renderer:
                 template_kwargs=replaced["kwargs"],
             )
 
-        encoded = encode_chat(self._tokenizer, render, user_strings=strings, check_text=self._check_text)
-        media = tuple(part for message in read for part in message.parts if isinstance(part, MediaPart))
-        return RenderedPrompt(encoded.text, encoded.token_ids, media)
+        if not num_embeds:
+            return RenderedPrompt(*encode_chat(self._tokenizer, render, user_strings=strings, check_text=self._check_text), media)
+        return RenderedPrompt(*self._encode_marked(render, strings, marking, num_embeds=num_embeds), media)
+
+    def _encode_marked(
+        self, render: Callable[[Sequence[str]], str], strings: Sequence[str], marking: MarkingTokenizer, *, num_embeds: int
+    ) -> EncodedChat:
+        """Returns a conversation with embeddings in it; their token ids are negative, and their markers are not shown."""
+        text, token_ids = encode_chat(
+            marking, render, user_strings=strings, check_text=lambda text: self._check_text(marking.without_markers(text))
+        )
+        marking.check(token_ids, num_embeds)
+        return EncodedChat(marking.without_markers(text), token_ids)
 
     def render_text(self, prompt: str) -> RenderedPrompt:
         """Returns a plain prompt; markers typed in it are the places of its items.
@@ -145,12 +158,12 @@ class Renderer:
             yield from (part.text for part in message.parts if isinstance(part, TextPart))
             yield from _strings(message.fields)
 
-    def _conversation(self, messages: Sequence[_Message], strings: Iterator[str]) -> list[dict[str, Any]]:
+    def _conversation(self, messages: Sequence[_Message], strings: Iterator[str], marking: MarkingTokenizer) -> list[dict[str, Any]]:
         """Builds what the template reads, with the given strings in place of the user's."""
         counts: dict[str, int] = {}
         conversation = []
         for message in messages:
-            parts = [self._template_part(part, strings, counts) for part in message.parts]
+            parts = [self._template_part(part, strings, counts, marking) for part in message.parts]
             content: Any = parts
             if message.is_text:
                 content = parts[0]["text"] if parts else None
@@ -161,11 +174,13 @@ class Renderer:
             conversation.append({**_replace_strings(message.fields, strings), "content": content})
         return conversation
 
-    def _template_part(self, part: Part, strings: Iterator[str], counts: dict[str, int]) -> dict[str, Any]:
+    def _template_part(self, part: Part, strings: Iterator[str], counts: dict[str, int], marking: MarkingTokenizer) -> dict[str, Any]:
         if isinstance(part, TextPart):
             return {"type": "text", "text": next(strings)}
         index = counts.get(part.modality, 0)
         counts[part.modality] = index + 1
+        if part.modality == PROMPT:
+            return {"type": "text", "text": marking.marker(index)}
         return {"type": part.modality, "marker": self._info.get_placeholder_text(part.modality, index)}
 
     def _refuse_tokens_in(self, names: Sequence[str]) -> None:
@@ -190,17 +205,14 @@ def _check_length(texts: Sequence[str], policy: ContentPolicy) -> None:
         )
 
 
-def _prompt_embeds(messages: Sequence[_Message]) -> MediaPart | None:
-    """Returns the part that stands in place of the whole prompt, if there is one; nothing can stand beside it."""
-    parts = [part for message in messages for part in message.parts]
-    found = next((part for part in parts if isinstance(part, MediaPart) and part.modality == "prompt"), None)
-    if found is not None and (len(parts) > 1 or len(messages) > 1 or found.kind != "embeds"):
+def _count_prompt_embeds(media: Sequence[MediaPart]) -> int:
+    parts = [part for part in media if part.modality == PROMPT]
+    named = next((part for part in parts if part.kind != "embeds"), None)
+    if named is not None:
         raise InvalidRequestError(
-            "Prompt embeddings take the place of a whole prompt: send them as the only part of one message, and without a uuid.",
-            stage="parse",
-            parameter=found.parameter,
+            "Prompt embeddings are sent each time: a uuid does not stand for them.", stage="parse", parameter=named.parameter
         )
-    return found
+    return len(parts)
 
 
 def _as_list(messages: object) -> Sequence[object]:

@@ -30,6 +30,8 @@ class ProcessorInputs:
         mm_processor_kwargs: The request's processor options.
         media_io_kwargs: Modality -> the request's decode options; a `MediaRef` has them in its key already.
         prompt_embeds: ``(num_tokens, hidden_size)``: embeddings instead of a prompt, or None.
+        prompt_parts: ``(num_embeds, hidden_size)`` float32 each: embeddings inside the prompt, where the token ids are negative; kept for
+            the caller.
         cache_salt: Separates tenants in every cache.
         api_key: Whose uuids these are, or None.
         add_special_tokens: Put what the tokenizer itself puts around a text prompt.
@@ -46,6 +48,7 @@ class ProcessorInputs:
     mm_processor_kwargs: Mapping[str, JSON] = field(default_factory=dict)
     media_io_kwargs: Mapping[str, Mapping[str, JSON]] = field(default_factory=dict)
     prompt_embeds: np.ndarray[Any, Any] | None = None
+    prompt_parts: Sequence[np.ndarray[Any, Any]] = ()
     cache_salt: str | None = None
     api_key: str | None = None
     add_special_tokens: bool = True

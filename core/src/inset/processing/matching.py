@@ -73,13 +73,18 @@ def apply_prompt_updates(
     return ExpandedPrompt(expanded, placeholders)
 
 
-def check_token_ids(prompt: ExpandedPrompt, *, vocab_size: int) -> None:
+def check_token_ids(prompt: ExpandedPrompt, *, vocab_size: int, least: int = 0) -> None:
     """Refuses token ids that the model has no embedding for; those that an item's embedding replaces may be any.
 
+    Args:
+        prompt: What is looked through.
+        vocab_size: The model knows the ids below.
+        least: The smallest id; below 0 where negative ones stand for embeddings that come with the prompt.
+
     Raises:
-        InvalidRequestError: A token id is below 0, or not below `vocab_size`.
+        InvalidRequestError: A token id is below `least`, or not below `vocab_size`.
     """
-    wrong = {index for index, token_id in enumerate(prompt.token_ids) if not 0 <= token_id < vocab_size}
+    wrong = {index for index, token_id in enumerate(prompt.token_ids) if not least <= token_id < vocab_size}
     for place in (place for places in prompt.placeholders.values() for place in places) if wrong else ():
         wrong.difference_update(index for start, stop in place.runs for index in range(place.offset + start, place.offset + stop))
     if wrong:

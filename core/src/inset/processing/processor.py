@@ -281,7 +281,7 @@ class MultiModalProcessor(ABC):
         plans: dict[str, Sequence[ItemPlan]] = dict.fromkeys(self.info.get_supported_mm_limits(), ())
         plans.update(state.plans)
         state.expanded = apply_prompt_updates(state.prompt_token_ids, self.prompt_updates(plans), plans=plans)
-        check_token_ids(state.expanded, vocab_size=self.info.vocab_size)
+        check_token_ids(state.expanded, vocab_size=self.info.vocab_size, least=-len(state.inputs.prompt_parts))
 
 
 def _build_prompt(state: MultiModalApplyState, committed: Sequence[CommittedItem] | None) -> ProcessedPrompt:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from inset.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from inset.processing.tokenizer import Tokenizer
+    from inset.processing.tokenizer import SpecialTokensAround
 
-__all__ = ["EncodedChat", "encode_chat"]
+__all__ = ["ChatTokenizer", "EncodedChat", "encode_chat"]
 
 _INERT: Final = "word"
 _NONCE_BYTES: Final = 12
@@ -30,8 +30,29 @@ class EncodedChat(NamedTuple):
     token_ids: list[int]
 
 
+class ChatTokenizer(Protocol):
+    """What tokenising a chat needs of a tokenizer; see `inset.processing.tokenizer.Tokenizer`."""
+
+    @property
+    def special_tokens_around(self) -> SpecialTokensAround:
+        """What the tokenizer puts around a prompt."""
+
+    @property
+    def unknown_token_id(self) -> int | None:
+        """The token of text that the vocabulary cannot spell, or None."""
+
+    def encode(self, text: str, add_special_tokens: bool = False) -> list[int]:
+        """Returns token ids; text that looks like an added token becomes that token."""
+
+    def encode_as_text(self, text: str) -> list[int]:
+        """Returns token ids among which none is an added token."""
+
+    def added_ids_in(self, token_ids: Iterable[int]) -> list[int]:
+        """Returns those ids that are added tokens, in order."""
+
+
 def encode_chat(
-    tokenizer: Tokenizer,
+    tokenizer: ChatTokenizer,
     render: Callable[[Sequence[str]], str],
     *,
     user_strings: Sequence[str],
@@ -77,7 +98,7 @@ def encode_chat(
     return EncodedChat(text, token_ids)
 
 
-def _encode_apart(tokenizer: Tokenizer, render: Callable[[Sequence[str]], str], user_strings: Sequence[str]) -> list[int]:
+def _encode_apart(tokenizer: ChatTokenizer, render: Callable[[Sequence[str]], str], user_strings: Sequence[str]) -> list[int]:
     nonce = secrets.token_hex(_NONCE_BYTES)
     text = render([_enclose(string, nonce) for string in user_strings])
     token_ids: list[int] = []

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import torch
 
 from inset.errors import InvariantError
+from inset.inputs import MODALITIES
 from inset.modeling.forward_context import forward_context
 from inset.modeling.interfaces import ModelAdapter
 from inset.step import ModelRunnerOutput, NewRequestData, RequestFailure, SchedulerOutput, TokenLogprobs
@@ -26,6 +27,8 @@ from inset.worker.step_attention import StepAttention
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from inset.inputs import EngineRequest, MultiModalFeature
 
 __all__ = ["ModelRunner", "ModelRunnerStats"]
 
@@ -154,7 +157,7 @@ class ModelRunner:
         request = data.request
         state = RequestState.admit(data, seed=self._seed)
         try:
-            state.positions = self._adapter.get_positions(request.prompt_token_ids, request.mm_features)
+            state.positions = self._adapter.get_positions(request.prompt_token_ids, _media_of(request))
             if request.prompt_embeds is not None:
                 state.prompt_rows = self._prompt_rows(request.prompt_embeds, len(request.prompt_token_ids))
         except Exception as error:
@@ -245,6 +248,11 @@ class ModelRunner:
                 self._workspace.release(piece.request_id)
                 failures[piece.request_id] = RequestFailure("The model's values for this request are not finite; check what was sent.")
         return failures
+
+
+def _media_of(request: EngineRequest) -> Sequence[MultiModalFeature]:
+    """Returns the items that have places of their own kind: embeddings that stand for text are at the positions of text."""
+    return [feature for feature in request.mm_features if feature.modality in MODALITIES]
 
 
 class _Computed(NamedTuple):
