@@ -78,6 +78,18 @@ def test_messages_arrive_equal_and_masks_survive(message: Any) -> None:
     assert there_and_back(message) == message
 
 
+def test_what_all_answers_share_travels_once() -> None:
+    array = np.arange(100)
+    feature = dataclasses.replace(request().mm_features[0], data={"x": array})
+    first = dataclasses.replace(request(), mm_features=(feature,), prompt_token_ids=list(range(1000)))
+    message = AddRequests("c", [dataclasses.replace(first, request_id=str(index)) for index in range(8)])
+    frames = encode_frames(message)
+    assert len(frames) == 2
+    back = decode_frames(frames)
+    assert [(item.request_id, item.prompt_token_ids) for item in back.requests] == [(str(index), tuple(range(1000))) for index in range(8)]
+    assert all(np.array_equal(item.mm_features[0].data["x"], array) for item in back.requests)
+
+
 @given(
     stn.arrays(
         st.sampled_from([np.uint8, np.int64, np.float32, np.float16, np.bool_]), stn.array_shapes(min_dims=0, min_side=0, max_dims=4)

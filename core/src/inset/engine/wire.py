@@ -77,12 +77,14 @@ def known_classes() -> Mapping[str, type[Any]]:
 def encode_frames(value: object) -> list[Frame]:
     """Returns the head, then one frame per array; arrays are not copied where they are contiguous.
 
+    An array or a sequence that stands in several places, as in the answers to one prompt, is looked through once; an array travels once.
+
     Raises:
         InvariantError: The value holds something that may not travel.
     """
-    frames: list[Frame] = [b""]
-    frames[0] = msgspec.msgpack.encode(_pack(value, frames))
-    return frames
+    packing = _Packing()
+    head = msgspec.msgpack.encode(packing.pack(value))
+    return [head, *packing.arrays]
 
 
 def decode_frames(frames: Sequence[Frame]) -> Any:
@@ -97,21 +99,39 @@ def decode_frames(frames: Sequence[Frame]) -> Any:
         raise InvariantError(f"A message between processes cannot be read: {type(error).__name__}: {error}") from error
 
 
-def _pack(value: object, frames: list[Frame]) -> object:
-    if isinstance(value, _PLAIN):
-        return value
-    if isinstance(value, np.ndarray):
+class _Packing:
+    """The packing of one message.
+
+    Attributes:
+        arrays: The memory of its arrays; the head is frame 0.
+    """
+
+    def __init__(self) -> None:
+        self.arrays: list[Frame] = []
+        self._known: dict[int, object] = {}
+
+    def pack(self, value: object) -> object:
+        """Returns a value as plain lists and mappings."""
+        if isinstance(value, _PLAIN):
+            return value
+        if isinstance(value, Mapping):
+            return {key: self.pack(item) for key, item in value.items()}
+        if dataclasses.is_dataclass(value) and type(value).__name__ in _CLASSES:
+            return [_VALUE, type(value).__name__, [self.pack(getattr(value, field.name)) for field in dataclasses.fields(value)]]
+        if not isinstance(value, np.ndarray | Sequence):
+            raise InvariantError(f"A {type(value).__name__} cannot travel between processes.")
+        if id(value) not in self._known:  # whoever has the message keeps what is in it
+            self._known[id(value)] = self._pack_array(value) if isinstance(value, np.ndarray) else self._pack_sequence(value)
+        return self._known[id(value)]
+
+    def _pack_array(self, value: np.ndarray[Any, Any]) -> object:
         array = np.ascontiguousarray(value)
-        frames.append(array.reshape(-1).view(np.uint8).data if array.size else b"")
-        return [_ARRAY, array.dtype.str, list(value.shape), len(frames) - 1]
-    if isinstance(value, Mapping):
-        return {key: _pack(item, frames) for key, item in value.items()}
-    if dataclasses.is_dataclass(value) and type(value).__name__ in _CLASSES:
-        return [_VALUE, type(value).__name__, [_pack(getattr(value, field.name), frames) for field in dataclasses.fields(value)]]
-    if isinstance(value, Sequence):
+        self.arrays.append(array.reshape(-1).view(np.uint8).data if array.size else b"")
+        return [_ARRAY, array.dtype.str, list(value.shape), len(self.arrays)]
+
+    def _pack_sequence(self, value: Sequence[object]) -> object:
         is_plain = all(isinstance(item, _PLAIN) for item in value)
-        return [_TUPLE, list(value) if is_plain else [_pack(item, frames) for item in value], is_plain]
-    raise InvariantError(f"A {type(value).__name__} cannot travel between processes.")
+        return [_TUPLE, list(value) if is_plain else [self.pack(item) for item in value], is_plain]
 
 
 def _unpack(value: Any, frames: Sequence[Frame]) -> Any:
