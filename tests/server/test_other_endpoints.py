@@ -66,11 +66,13 @@ def test_response_streams_its_events_in_order(client: openai.OpenAI, picture: Pi
 def test_deltas_of_a_response_carry_the_log_probabilities_that_were_asked_for(client: openai.OpenAI) -> None:
     asked: dict[str, Any] = {**OPTIONS, "include": ["message.output_text.logprobs"], "top_logprobs": 2, "input": "hi"}
     [part] = client.responses.create(**asked).output[0].content
-    expected = [(entry.token, entry.logprob, [top.token for top in entry.top_logprobs]) for entry in part.logprobs]
     deltas = [event for event in client.responses.create(**asked, stream=True) if event.type == "response.output_text.delta"]
-    told = [(entry.token, entry.logprob, [top.token for top in entry.top_logprobs]) for delta in deltas for entry in delta.logprobs]
-    assert len(expected) == 8
-    assert told == expected
+    told = [entry for delta in deltas for entry in delta.logprobs]
+    assert len(told) == len(part.logprobs) == 8
+    for one, other in zip(told, part.logprobs, strict=True):
+        assert one.token == other.token
+        assert one.logprob == pytest.approx(other.logprob, abs=1e-4)
+        assert [top.token for top in one.top_logprobs] == [top.token for top in other.top_logprobs]
 
 
 @pytest.mark.parametrize(
