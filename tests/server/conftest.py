@@ -142,7 +142,11 @@ class ServeProcess:
         self._changed = threading.Condition()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
-        self.url = self.wait_for(r"is ready at (http://\S+)/v1")
+        try:
+            self.url = self.wait_for(r"is ready at (http://\S+)/v1")
+        except BaseException:
+            self.stop()
+            raise
 
     def _read(self) -> None:
         assert self.process.stderr is not None
