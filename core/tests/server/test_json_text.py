@@ -12,6 +12,7 @@ from inset.server.json_text import LONG_STRING_BYTES, MAX_DEPTH, JsonLimits, par
 
 LONG = "A" * (70 * 1024)
 PIECE = 256 * 1024
+LARGE = JsonLimits(max_text_bytes=100_000_000)
 
 
 @pytest.mark.parametrize(
@@ -36,7 +37,7 @@ PIECE = 256 * 1024
 )
 @pytest.mark.parametrize("ensure_ascii", [True, False])
 def test_long_strings_change_nothing_in_the_value(value: Any, ensure_ascii: bool) -> None:
-    assert parse_json(json.dumps(value, ensure_ascii=ensure_ascii).encode()) == value
+    assert parse_json(json.dumps(value, ensure_ascii=ensure_ascii).encode(), LARGE) == value
 
 
 @pytest.mark.parametrize(
@@ -94,7 +95,17 @@ def test_separators_in_strings_are_no_values() -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [{"messages": ["a" * 4000] * 30}, {"model": LONG * 2}, {"metadata": {"x": [LONG] * 2}}, {LONG * 2: 1}, [LONG, LONG], LONG * 2],
+    [
+        {"messages": ["a" * 4000] * 30},
+        {"model": LONG * 2},
+        {"metadata": {"x": [LONG] * 2}},
+        {"messages": [{"content": LONG * 2}]},
+        {"messages": [{"content": [LONG, {"text": LONG}]}]},
+        {"input": LONG * 2},
+        {LONG * 2: 1},
+        [LONG, LONG],
+        LONG * 2,
+    ],
     ids=lambda value: repr(value)[:20],
 )
 def test_text_is_bounded_wherever_no_media_can_stand(value: Any) -> None:
@@ -104,7 +115,14 @@ def test_text_is_bounded_wherever_no_media_can_stand(value: Any) -> None:
 
 @pytest.mark.parametrize("field", ["messages", "input"])
 def test_long_strings_where_media_stand_are_no_text(field: str) -> None:
-    value = {"model": "m", field: [{"content": [LONG] * 5}]}
+    parts = [
+        {"image_url": {"url": LONG}},
+        {"image_url": LONG},
+        {"input_audio": {"data": LONG}},
+        {"image_embeds": {"image_embeds": LONG}},
+        "hi",
+    ]
+    value = {"model": "m", field: [{"role": "user", "content": parts}]}
     assert parse_json(json.dumps(value).encode(), JsonLimits(max_text_bytes=100_000)) == value
 
 
@@ -115,7 +133,7 @@ def test_long_strings_where_media_stand_are_no_text(field: str) -> None:
 )
 def test_other_threads_run_while_a_long_text_is_read(body: bytes) -> None:
     """A text that is read in one piece would let them run once or twice."""
-    reading = threading.Thread(target=parse_json, args=(body,))
+    reading = threading.Thread(target=parse_json, args=(body, LARGE))
     reading.start()
     turns = 0
     while reading.is_alive():

@@ -26,6 +26,9 @@ MAX_DEPTH: Final = 128
 MEDIA_FIELDS: Final = ("input", "messages")
 """Where long strings can be media; anywhere else they are text."""
 
+TEXT_NAMES: Final = ("content", "name", "refusal", "role", "text", "thinking")
+"""Names whose values are text there too."""
+
 _PIECE_BYTES: Final = 256 * 1024
 _LONGEST_ESCAPE: Final = 12
 _MARKER: Final = f"inset-{secrets.token_hex(16)}-"
@@ -40,7 +43,7 @@ class JsonLimits(NamedTuple):
 
     Attributes:
         max_values: Most strings, lists, objects and commas between them.
-        max_text_bytes: Most bytes besides the long strings under `MEDIA_FIELDS`.
+        max_text_bytes: Most bytes besides the long strings that can be media.
     """
 
     max_values: int = 250_000
@@ -85,8 +88,7 @@ class _Reading:
         _check_depth(value)
         if not self._long:
             return value
-        text = {name: item for name, item in value.items() if name not in MEDIA_FIELDS} if isinstance(value, dict) else value
-        if len(shortened) + self._num_long_bytes(text) > self._limits.max_text_bytes:
+        if len(shortened) + self._num_text_bytes(value) > self._limits.max_text_bytes:
             self._refuse_text()
         return self._put_back(value)
 
@@ -152,13 +154,24 @@ class _Reading:
     def _find_long(self, marker: str) -> tuple[int, _StringEnd]:
         return self._long[int(marker.removeprefix(_MARKER))]
 
-    def _num_long_bytes(self, value: Any) -> int:
-        if isinstance(value, str) and value.startswith(_MARKER):
-            start, end = self._find_long(value)
-            return end.position - start
-        if isinstance(value, dict):
-            return sum(self._num_long_bytes(key) + self._num_long_bytes(item) for key, item in value.items())
-        return sum(map(self._num_long_bytes, value)) if isinstance(value, list) else 0
+    def _num_text_bytes(self, value: Any, *, has_media: bool = False) -> int:
+        """Returns the bytes of the long strings that can be no media: of all but the values of some names under `MEDIA_FIELDS`."""
+        if isinstance(value, str):
+            return self._num_long_bytes(value)
+        if isinstance(value, list):
+            return sum(self._num_text_bytes(item, has_media=has_media) for item in value)
+        num_bytes = 0
+        for name, item in value.items() if isinstance(value, dict) else ():
+            num_bytes += self._num_long_bytes(name)
+            if not (has_media and isinstance(item, str) and name not in TEXT_NAMES):
+                num_bytes += self._num_text_bytes(item, has_media=has_media or name in MEDIA_FIELDS)
+        return num_bytes
+
+    def _num_long_bytes(self, text: str) -> int:
+        if not text.startswith(_MARKER):
+            return 0
+        start, end = self._find_long(text)
+        return end.position - start
 
     def _put_back(self, value: Any) -> Any:
         if isinstance(value, str) and value.startswith(_MARKER):
