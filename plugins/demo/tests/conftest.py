@@ -15,9 +15,13 @@ if TYPE_CHECKING:
     from evaluate import Answerer
 
 
-@pytest.fixture(scope="session")
-def checkpoint() -> Path:
-    return DEMO / "src/inset_demo/checkpoints/shapes-llava"
+CHECKPOINTS = DEMO / "src/inset_demo/checkpoints"
+NAMES = ("shapes-llava",)
+
+
+@pytest.fixture(scope="session", params=NAMES)
+def checkpoint(request: pytest.FixtureRequest) -> Path:
+    return CHECKPOINTS / str(request.param)
 
 
 @pytest.fixture(scope="session")
@@ -27,10 +31,10 @@ def samples() -> Path:
 
 @pytest.fixture(scope="session")
 def answerer(checkpoint: Path) -> Answerer:
-    """Plain transformers, on one thread: the model is loaded once for all tests of this folder."""
+    """Plain transformers, on one thread: each model is loaded once for all tests of this folder."""
     import torch
 
-    from evaluate import with_transformers
+    from plain_transformers import with_transformers
 
     torch.set_num_threads(1)
     return with_transformers(checkpoint)

@@ -1,4 +1,4 @@
-"""The shipped checkpoint: loads in plain transformers, stays small, and is right about the sample pictures."""
+"""The shipped checkpoints: load in plain transformers, stay small, and are right about the sample pictures and clips."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from PIL import Image
 from tokenizers import Tokenizer
 
-from build import CHAT_TEMPLATE, EOS, IMAGE, SPECIAL, USER
+from build import chat_template
+from families import FAMILIES
+from families.base import EOS, USER, Family
 from inset.api import CheckpointRegistry
 from inset_demo import plugin
 from questions import Question
@@ -29,25 +31,35 @@ TEXTS = (
 )
 
 ASKED = [
-    (("one-shape.png",), "What is in the picture?", "an orange star"),
-    (("one-shape.png",), "What colour is the star?", "orange"),
-    (("two-shapes.jpg",), "What is in the picture?", "a red circle and a blue square"),
-    (("two-shapes.jpg",), "What colour is the circle?", "red"),
-    (("two-shapes.jpg",), "How many shapes are there?", "2"),
-    (("three-shapes.webp",), "How many shapes are there?", "3"),
-    (("nothing.png",), "What is in the picture?", "nothing"),
-    (("nothing.png",), "How many shapes are there?", "0"),
+    ("one-shape.png", "What is in the picture?", "an orange star"),
+    ("one-shape.png", "What colour is the star?", "orange"),
+    ("two-shapes.jpg", "What is in the picture?", "a red circle and a blue square"),
+    ("two-shapes.jpg", "What colour is the circle?", "red"),
+    ("two-shapes.jpg", "How many shapes are there?", "2"),
+    ("three-shapes.webp", "How many shapes are there?", "3"),
+    ("nothing.png", "What is in the picture?", "nothing"),
+    ("nothing.png", "How many shapes are there?", "0"),
+]
+ASKED_OF_CLIPS = [
+    ("moves.mp4", "Which way does the heart move?", "right"),
+    ("changes.mp4", "What colour is the star at the end?", "yellow"),
 ]
 
 
-def _pixels(path: Path) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    return np.array(Image.open(path).convert("RGB"))
+@pytest.fixture
+def family(checkpoint: Path) -> Family:
+    return next(family for family in FAMILIES.values() if family.name == checkpoint.name)
+
+
+@pytest.fixture
+def tokenizer(checkpoint: Path) -> Tokenizer:
+    return Tokenizer.from_file(str(checkpoint / "tokenizer.json"))
 
 
 def test_plugin_registers_the_checkpoint_by_its_short_name(checkpoint: Path) -> None:
     registry = CheckpointRegistry()
     plugin.register_checkpoints(registry)
-    assert registry.get("shapes-llava").locate().resolve() == checkpoint.resolve()
+    assert registry.get(checkpoint.name).locate().resolve() == checkpoint.resolve()
 
 
 def test_importing_the_plugin_loads_neither_torch_nor_numpy() -> None:
@@ -63,52 +75,65 @@ def test_checkpoint_is_small_and_safe(checkpoint: Path) -> None:
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_tokenizer_gives_back_any_text(checkpoint: Path, text: str) -> None:
-    tokenizer = Tokenizer.from_file(str(checkpoint / "tokenizer.json"))
+def test_tokenizer_gives_back_any_text(tokenizer: Tokenizer, text: str) -> None:
     assert tokenizer.decode(tokenizer.encode(text).ids) == text
 
 
-def test_special_tokens_have_the_ids_that_the_config_names(checkpoint: Path) -> None:
-    tokenizer = Tokenizer.from_file(str(checkpoint / "tokenizer.json"))
+def test_special_tokens_have_the_ids_that_the_config_names(checkpoint: Path, family: Family, tokenizer: Tokenizer) -> None:
     config = json.loads((checkpoint / "config.json").read_text())
-    assert [tokenizer.token_to_id(token) for token in SPECIAL] == list(range(len(SPECIAL)))
-    assert config["image_token_index"] == IMAGE
+    assert [tokenizer.token_to_id(token) for token in family.special] == list(range(len(family.special)))
+    named = config.get("image_token_index"), config.get("image_token_id"), config.get("video_token_id")
+    assert tuple(token for token in named if token is not None) == family.media_tokens
     assert config["text_config"]["eos_token_id"] == EOS
-    assert tokenizer.encode("<|user|><image>hi").ids[:2] == [USER, IMAGE]
+    assert tokenizer.encode("<|user|>hi").ids[0] == USER
 
 
-def test_chat_template_reads_lists_of_parts_and_strings_alike(checkpoint: Path) -> None:
+def test_files_of_the_processor_are_those_that_training_assumed(checkpoint: Path, family: Family) -> None:
+    for name, wanted in family.files().items():
+        assert json.loads((checkpoint / name).read_text()) == wanted
+
+
+def test_chat_template_reads_lists_of_parts_and_strings_alike(checkpoint: Path, family: Family) -> None:
     import jinja2
 
-    assert (checkpoint / "chat_template.jinja").read_text() == CHAT_TEMPLATE
-    template = jinja2.Environment(autoescape=False).from_string(CHAT_TEMPLATE)  # noqa: S701 - a prompt, not a page
+    template = chat_template(family)
+    assert (checkpoint / "chat_template.jinja").read_text() == template
     turns = [
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "What is this?"}]},
         {"role": "assistant", "content": "a red circle"},
         {"role": "user", "content": "Sure?"},
     ]
-    prompt = template.render(messages=turns, bos_token="<s>", eos_token="</s>", add_generation_prompt=True)
-    assert prompt == "<s><|system|>Be brief.<|user|><image>What is this?<|assistant|>a red circle</s><|user|>Sure?<|assistant|>"
+    environment = jinja2.Environment(autoescape=False)  # noqa: S701 - a prompt, not a page
+    prompt = environment.from_string(template).render(messages=turns, bos_token="<s>", eos_token="</s>", add_generation_prompt=True)
+    said = f"<s><|system|>Be brief.<|user|>{family.image}What is this?<|assistant|>a red circle</s><|user|>Sure?<|assistant|>"
+    assert prompt == said
 
 
-def test_model_is_right_about_the_sample_pictures(samples: Path, answerer: Answerer) -> None:
-    from evaluate import Task
+def test_model_is_right_about_the_samples(checkpoint: Path, samples: Path, answerer: Answerer) -> None:
+    from evaluate import File, Task, picture_file
 
-    tasks = [Task(0, tuple(_pixels(samples / name) for name in names), Question("sample", text, right)) for names, text, right in ASKED]
+    def file(name: str) -> File:
+        if name.endswith(".mp4"):
+            return File("video/mp4", (samples / name).read_bytes())
+        return picture_file(np.array(Image.open(samples / name).convert("RGB")))
+
+    asked = ASKED + (ASKED_OF_CLIPS if checkpoint.name == "shapes-qwen-vl" else [])
+    tasks = [Task(0, (file(name),), Question("sample", text, right)) for name, text, right in asked]
     assert answerer(tasks) == [task.question.answer for task in tasks]
 
 
 @pytest.mark.parametrize("name", ["noise", "transparent"])
 def test_picture_of_nothing_has_nothing_in_it(answerer: Answerer, name: str) -> None:
-    from evaluate import Task
+    from evaluate import Task, picture_file
 
     if name == "noise":
         picture = np.random.default_rng(1).integers(0, 256, (240, 320, 3), np.uint8)
     else:
         clear = Image.new("RGBA", (120, 80))
         picture = np.array(Image.alpha_composite(Image.new("RGBA", clear.size, "white"), clear).convert("RGB"))
-    assert answerer([Task(0, (picture,), Question("empty", "What is in the picture?", "nothing"))]) == ["nothing"]
+    question = Question("empty", "What is in the picture?", "nothing")
+    assert answerer([Task(0, (picture_file(picture),), question)]) == ["nothing"]
 
 
 def test_checkpoint_answers_held_out_scenes(answerer: Answerer) -> None:
@@ -116,3 +141,14 @@ def test_checkpoint_answers_held_out_scenes(answerer: Answerer) -> None:
 
     counts = measure(answerer, list(held_out_tasks(24)))
     assert all(counts[kind][0] / counts[kind][1] >= 0.6 for kind in ("naming", "colour", "counting")), counts
+
+
+def test_clip_run_backwards_gets_the_opposite_answer(checkpoint: Path, answerer: Answerer) -> None:
+    from clips import draw_clip
+    from evaluate import PER_STEP, Task, clip_file
+
+    if checkpoint.name != "shapes-qwen-vl":
+        pytest.skip("sees no clips")
+    frames = draw_clip("sample", 13, (224, 224), per_step=PER_STEP, story="moves").frames
+    question = Question("direction", "Which way does the heart move?", "right")
+    assert answerer([Task(0, (clip_file(shown),), question) for shown in (frames, frames[::-1])]) == ["right", "left"]

@@ -7,11 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from torch import Tensor
 
-from data import Pool, patch_labels
+from data import Picture, Pictures
+from families import FAMILIES
+from patch_heads import patch_labels
 from questions import KINDS_FOR_TWO, KINDS_OF_QUESTION, ask, ask_two, describe
-from samples import SAMPLES, write_samples
-from scenes import IMAGE_SIZE, KINDS, SPLITS, Scene, Shape, draw_scene, resize
+from samples import CLIPS, SAMPLES, write_samples
+from scenes import KINDS, SPLITS, Scene, Shape, draw_scene
+from shards import SQUARE, resize
 
 RED_CIRCLE, BLUE_STAR = Shape("circle", "red", 0.2, 0.3), Shape("star", "blue", 0.7, 0.8)
 
@@ -53,24 +57,29 @@ def test_patches_point_at_the_shapes_that_cover_them() -> None:
         assert abs((rows.mean() + 0.5) / 8 - shape.y) < 0.12
 
 
-def _pool_of(tmp_path: Path, scene: Scene) -> Pool:
+def _pool_of(tmp_path: Path, scene: Scene) -> Pictures:
     table = np.full((1, 4, 4), -1, np.float32)
     for i, s in enumerate(scene.shapes):
         table[0, i] = (KINDS.index(s.kind), 0, s.x, s.y)
-    np.savez(tmp_path / "train-0000.npz", pixels=resize(scene.picture)[None], patches=scene.patches[None], table=table)
-    return Pool(tmp_path, "train")
+    pixels = resize(scene.picture, SQUARE, SQUARE)[None]
+    np.savez(tmp_path / "squares-train-0000.npz", pixels=pixels, patches=scene.patches[None], table=table)
+    return Pictures(tmp_path, "squares", "train")
 
 
 def test_mirrored_picture_keeps_labels_on_its_shapes(tmp_path: Path) -> None:
     pool = _pool_of(tmp_path, draw_scene("test", 8, None, [("square", "red"), ("circle", "red")]))
     plain, mirrored = pool.get(0), pool.get(0, mirror_x=True)
     assert [s.kind for s in mirrored.shapes] == [s.kind for s in plain.shapes][::-1]
-    kinds = [patch_labels([picture])["kind"].view(8, 8) for picture in (plain, mirrored)]
+    kinds = [_kinds_on_patches(picture) for picture in (plain, mirrored)]
     assert bool((kinds[0] == kinds[1].flip(1)).all())
 
 
-def test_resized_picture_has_the_models_size() -> None:
-    assert resize(draw_scene("test", 1, (300, 77)).picture).shape == (IMAGE_SIZE, IMAGE_SIZE, 3)
+def _kinds_on_patches(picture: Picture) -> Tensor:
+    return patch_labels([picture], ["kind"], FAMILIES["llava"].arrange)["kind"].view(8, 8)
+
+
+def test_resized_picture_has_the_size_asked_for() -> None:
+    assert resize(draw_scene("test", 1, (300, 77)).picture, 84, 168).shape == (84, 168, 3)
 
 
 @pytest.mark.parametrize(
@@ -115,5 +124,5 @@ def test_answers_about_place_follow_the_centres() -> None:
 def test_shipped_samples_are_what_the_generator_draws(tmp_path: Path, samples: Path) -> None:
     write_samples(tmp_path)
     assert (tmp_path / "contents.json").read_text() == (samples / "contents.json").read_text()
-    for name, *_ in SAMPLES:
+    for name, *_ in (*SAMPLES, *CLIPS):
         assert (samples / name).stat().st_size < 100_000

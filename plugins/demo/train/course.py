@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from data import Picture, Pool
+from clip_questions import KINDS_FOR_CLIPS
+from data import Picture, Pictures
 from questions import KINDS_FOR_TWO, KINDS_OF_QUESTION, MOST
 from scenes import COLOURS, KINDS
 
@@ -22,20 +23,24 @@ class Level:
     Attributes:
         most: Pictures have at most so many objects.
         kinds: The kinds of question about one picture.
+        clip_kinds: The kinds of question about a clip.
         share_of_two: The share of batches about two pictures.
+        share_of_clips: The share of batches about clips, where the family sees them.
         latest: The level ends at the latest when this part of the training lies behind.
     """
 
     most: int
     kinds: tuple[str, ...]
+    clip_kinds: tuple[str, ...]
     share_of_two: float
+    share_of_clips: float
     latest: float
 
 
 LEVELS = (
-    Level(1, ("naming", "colour", "counting", "existence"), 0.0, 0.3),
-    Level(2, KINDS_OF_QUESTION, 0.25, 0.75),
-    Level(MOST, KINDS_OF_QUESTION, 0.35, 1.0),
+    Level(1, ("naming", "colour", "counting", "existence"), ("scene", "direction", "change"), 0.0, 0.35, 0.2),
+    Level(2, KINDS_OF_QUESTION, KINDS_FOR_CLIPS, 0.3, 0.45, 0.42),
+    Level(MOST, KINDS_OF_QUESTION, KINDS_FOR_CLIPS, 0.3, 0.4, 1.0),
 )
 
 
@@ -43,7 +48,7 @@ LEVELS = (
 class Pairs:
     """Finds pictures with the same or nearly the same content."""
 
-    pool: Pool
+    pool: Pictures
     by_content: dict[tuple[tuple[str, str], ...], list[int]] = field(default_factory=lambda: defaultdict(list))
     known: int = 0
 
@@ -89,7 +94,7 @@ class Mix:
     """How often each kind of question is asked: the more, the more often it goes wrong; and how hard the pictures are."""
 
     def __init__(self, errors: dict[str, float] | None = None, level: int = 0) -> None:
-        self.errors = errors or dict.fromkeys((*KINDS_OF_QUESTION, *KINDS_FOR_TWO, "chat"), 1.0)
+        self.errors = errors or dict.fromkeys((*KINDS_OF_QUESTION, *KINDS_FOR_TWO, *KINDS_FOR_CLIPS, "chat"), 1.0)
         self.level = level
 
     def kinds(self, rng: np.random.Generator, among: tuple[str, ...], count: int) -> list[str]:

@@ -1,20 +1,34 @@
-"""Reads the shards that `scenes.py` wrote, and turns them into batches with labels for every patch."""
+"""Reads the shards that `shards.py` wrote: pictures and clips, mirrored at will, with what is in them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from scenes import COLOURS, GRID, KINDS, MAX_OBJECTS, Pixels, Shape
+from clips import STEPS, Actor
+from scenes import COLOURS, KINDS, Floats, Pixels, Shape
 
-MEAN = (0.5, 0.5, 0.5)
-STD = (0.25, 0.25, 0.25)
-IGNORED = -100
+DIRECTIONS = (None, "left", "right", "up", "down")
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What a picture shows, or two neighbouring frames of a clip.
+
+    Attributes:
+        shapes: The objects from left to right.
+        patches: uint8 (rows, columns), as in `scenes.Scene`, numbered as `shapes`.
+        directions: For each object one of `DIRECTIONS`.
+    """
+
+    shapes: tuple[Shape, ...]
+    patches: Pixels
+    directions: tuple[str | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,110 +36,158 @@ class Picture:
     """One picture of the pool, perhaps mirrored.
 
     Attributes:
-        pixels: uint8 (size, size, 3).
+        pixels: uint8 (height, width, 3).
         shapes: The objects from left to right.
-        patches: uint8 (GRID, GRID), as in `scenes.Scene`, numbered as `shapes`.
+        patches: uint8 (rows, columns), as in `scenes.Scene`, numbered as `shapes`.
     """
 
     pixels: Pixels
     shapes: tuple[Shape, ...]
     patches: Pixels
 
+    @property
+    def frames(self) -> Pixels:
+        """The picture as a single frame: uint8 (1, height, width, 3)."""
+        return self.pixels[None]
 
-class Pool:
-    """All scenes of one split that have been drawn so far; `refresh` takes in new shards."""
+    @property
+    def moments(self) -> list[Moment | None]:
+        """What the picture shows, as a list of one."""
+        return [Moment(self.shapes, self.patches, (None,) * len(self.shapes))]
 
-    def __init__(self, folder: Path, split: str) -> None:
-        self.folder, self.split = folder, split
-        self._shards: list[tuple[Pixels, Pixels, NDArray[np.float32]]] = []
-        self._size = 0
+
+@dataclass(frozen=True, slots=True)
+class Film:
+    """One clip of the pool, perhaps mirrored, perhaps run backwards.
+
+    Attributes:
+        frames: uint8 (STEPS, height, width, 3).
+        actors: The objects.
+        patches: uint8 (STEPS, rows, columns): which actor covers a patch, as in `clips.Clip`.
+    """
+
+    frames: Pixels
+    actors: tuple[Actor, ...]
+    patches: Pixels
+
+    @property
+    def moments(self) -> list[Moment | None]:
+        """What each two neighbouring frames show, None where something changes from one to the other."""
+        return [self._moment(step) for step in range(0, STEPS, 2)]
+
+    def _moment(self, step: int) -> Moment | None:
+        for actor in self.actors:
+            if step + 1 in (actor.turns_at, actor.appears_at, actor.disappears_at):
+                return None
+        there = [(actor.at(step + 0.5), number, actor.direction) for number, actor in enumerate(self.actors, 1) if actor.is_there(step)]
+        there.sort(key=lambda found: found[0].x)
+        first, second = self.patches[step : step + 2]
+        on_patch = np.where((first == second) | (second == 0), first, np.where(first == 0, second, 255))
+        patches = np.where(on_patch == 255, 255, 0).astype(np.uint8)
+        for place, (_, number, _) in enumerate(there, 1):
+            patches[on_patch == number] = place
+        return Moment(tuple(shape for shape, _, _ in there), patches, tuple(direction for _, _, direction in there))
+
+
+Item = Picture | Film
+T = TypeVar("T", Picture, Film)
+
+
+class Pool(ABC, Generic[T]):
+    """All pictures, or clips, of one split that have been drawn so far; `refresh` takes in new shards."""
+
+    def __init__(self, folder: Path, what: str, split: str) -> None:
+        self._folder, self._pattern = folder, f"{what}-{split}-*.npz"
+        self._shards: list[tuple[NDArray[np.uint8], NDArray[np.uint8], Floats]] = []
+        self._known: set[Path] = set()
         self.refresh()
 
     def refresh(self) -> None:
         """Loads the shards that were finished since the last call."""
-        paths = sorted(p for p in self.folder.glob(f"{self.split}-*.npz") if ".part" not in p.name)
-        for path in paths[len(self._shards) :]:
-            with np.load(path) as shard:
-                self._shards.append((shard["pixels"], shard["patches"], shard["table"]))
-                self._size += len(shard["table"])
+        for path in sorted(self._folder.glob(self._pattern)):
+            if path not in self._known and ".part" not in path.name:
+                self._known.add(path)
+                with np.load(path) as shard:
+                    pixels, patches, table = (shard[name] for name in shard.files)
+                self._shards.append((pixels, patches, table))
 
     def __len__(self) -> int:
-        return self._size
+        return sum(len(table) for _, _, table in self._shards)
 
-    def get(self, index: int, *, mirror_x: bool = False, mirror_y: bool = False) -> Picture:
-        """Returns one picture, mirrored as asked, with its labels mirrored too."""
+    def draw(self, rng: np.random.Generator) -> T:
+        """Returns a random item, mirrored at random."""
+        return self.get(int(rng.integers(len(self))), *(bool(rng.integers(2)) for _ in range(3)))
+
+    def get(self, index: int, mirror_x: bool = False, mirror_y: bool = False, reverse: bool = False) -> T:
+        """Returns one item, mirrored, or run backwards, as asked; its labels follow."""
         per_shard = len(self._shards[0][2])
         pixels, patches, table = (part[index % per_shard] for part in self._shards[index // per_shard])
-        rows = [(int(k), int(c), float(x), float(y)) for k, c, x, y in table if k >= 0]
-        shapes = tuple(Shape(KINDS[k], COLOURS[c], 1 - x if mirror_x else x, 1 - y if mirror_y else y) for k, c, x, y in rows)
+        item = self._read(pixels, patches, table)
         if mirror_x:
-            pixels, patches, shapes = pixels[:, ::-1], patches[:, ::-1], shapes[::-1]
-            patches = np.where((patches > 0) & (patches <= len(shapes)), len(shapes) + 1 - patches, patches)
+            item = self._mirror_x(item)
         if mirror_y:
-            pixels, patches = pixels[::-1], patches[::-1]
-        return Picture(pixels, shapes, patches)
+            item = self._mirror_y(item)
+        return self._reverse(item) if reverse else item
 
-    def draw(self, rng: np.random.Generator) -> Picture:
-        """Returns a random picture, mirrored at random."""
-        return self.get(int(rng.integers(len(self))), mirror_x=bool(rng.integers(2)), mirror_y=bool(rng.integers(2)))
+    @abstractmethod
+    def _read(self, pixels: Pixels, patches: Pixels, table: Floats) -> T: ...
 
+    @abstractmethod
+    def _mirror_x(self, item: T) -> T: ...
 
-def pixel_values(pictures: list[Picture]) -> Tensor:
-    """Returns normalised pixels: float32 (num_pictures, 3, size, size)."""
-    stacked = torch.from_numpy(np.stack([p.pixels for p in pictures])).permute(0, 3, 1, 2).float() / 255
-    return ((stacked - torch.tensor(MEAN)[:, None, None]) / torch.tensor(STD)[:, None, None]).contiguous()
+    @abstractmethod
+    def _mirror_y(self, item: T) -> T: ...
 
-
-LABEL_SIZES = {
-    "kind": len(KINDS) + 1,
-    "colour": len(COLOURS) + 1,
-    "column": MAX_OBJECTS,
-    "centre": 2,
-    "count": MAX_OBJECTS + 1,
-    "row": MAX_OBJECTS,
-    "same kind": MAX_OBJECTS,
-    "same colour": MAX_OBJECTS,
-    **{f"has {value}": 2 for value in (*KINDS, *COLOURS)},
-}
-"""What each patch should tell, and how many values that has.
-
-Of the object on the patch: kind and colour (0 none), its place from the left and from the top (0 first), how many others are of its kind
-and of its colour. Of the patch: whether an object's centre is here. Of the picture: how many objects it has, and whether it has each kind
-and colour.
-"""
+    def _reverse(self, item: T) -> T:
+        return item
 
 
-def patch_labels(pictures: list[Picture]) -> dict[str, Tensor]:
-    """Returns int64 (num_pictures, GRID * GRID) for each name in `LABEL_SIZES`, `IGNORED` where there is nothing to say."""
-    labels = {name: np.full((len(pictures), GRID, GRID), IGNORED, np.int64) for name in LABEL_SIZES}
-    for i, picture in enumerate(pictures):
-        for name, value in _labels_of(picture).items():
-            labels[name][i] = value
-    return {name: torch.from_numpy(value).flatten(1) for name, value in labels.items()}
+class Pictures(Pool[Picture]):
+    """Pictures: `squares` of one size, or `pictures` of many."""
+
+    def _read(self, pixels: Pixels, patches: Pixels, table: Floats) -> Picture:
+        rows = [(int(k), int(c), float(x), float(y)) for k, c, x, y in table if k >= 0]
+        return Picture(pixels, tuple(Shape(KINDS[k], COLOURS[c], x, y) for k, c, x, y in rows), patches)
+
+    def _mirror_x(self, item: Picture) -> Picture:
+        shapes, patches = tuple(replace(shape, x=1 - shape.x) for shape in item.shapes[::-1]), item.patches[:, ::-1]
+        patches = np.where((patches > 0) & (patches <= len(shapes)), len(shapes) + 1 - patches, patches)
+        return Picture(item.pixels[:, ::-1], shapes, patches)
+
+    def _mirror_y(self, item: Picture) -> Picture:
+        return Picture(item.pixels[::-1], tuple(replace(shape, y=1 - shape.y) for shape in item.shapes), item.patches[::-1])
 
 
-def _labels_of(picture: Picture) -> dict[str, NDArray[np.int64] | int]:
-    shapes = picture.shapes
-    kinds, colours = [s.kind for s in shapes], [s.colour for s in shapes]
-    heights = sorted(s.y for s in shapes)
-    known = picture.patches != 255
-    on_patch = np.where(known, picture.patches, 0)
+class Films(Pool[Film]):
+    """Clips."""
 
-    def spread(nothing: int, values: list[int]) -> NDArray[np.int64]:
-        return np.where(known, np.array([nothing, *values], np.int64)[on_patch], IGNORED)
+    def _read(self, pixels: Pixels, patches: Pixels, table: Floats) -> Film:
+        actors = []
+        for kind, first, last, turns, appears, disappears, *path in table.tolist():
+            if kind >= 0:
+                colours = COLOURS[int(first)], COLOURS[int(last)]
+                actors.append(Actor(KINDS[int(kind)], colours, turns, appears, disappears, ((path[0], path[1]), (path[2], path[3]))))
+        return Film(pixels, tuple(actors), patches)
 
-    centre = np.zeros((GRID, GRID), np.int64)
-    for shape in shapes:
-        centre[min(int(shape.y * GRID), GRID - 1), min(int(shape.x * GRID), GRID - 1)] = 1
-    return {
-        "kind": spread(0, [KINDS.index(kind) + 1 for kind in kinds]),
-        "colour": spread(0, [COLOURS.index(colour) + 1 for colour in colours]),
-        "column": spread(IGNORED, list(range(len(shapes)))),
-        "centre": centre,
-        "count": len(shapes),
-        "row": spread(IGNORED, [heights.index(s.y) for s in shapes]),
-        "same kind": spread(IGNORED, [kinds.count(kind) - 1 for kind in kinds]),
-        "same colour": spread(IGNORED, [colours.count(colour) - 1 for colour in colours]),
-        **{f"has {kind}": int(kind in kinds) for kind in KINDS},
-        **{f"has {colour}": int(colour in colours) for colour in COLOURS},
-    }
+    def _mirror_x(self, item: Film) -> Film:
+        actors = tuple(replace(a, path=((1 - a.path[0][0], a.path[0][1]), (1 - a.path[1][0], a.path[1][1]))) for a in item.actors)
+        return Film(item.frames[:, :, ::-1], actors, item.patches[:, :, ::-1])
+
+    def _mirror_y(self, item: Film) -> Film:
+        actors = tuple(replace(a, path=((a.path[0][0], 1 - a.path[0][1]), (a.path[1][0], 1 - a.path[1][1]))) for a in item.actors)
+        return Film(item.frames[:, ::-1], actors, item.patches[:, ::-1])
+
+    def _reverse(self, item: Film) -> Film:
+        return Film(item.frames[::-1], tuple(_backwards(actor) for actor in item.actors), item.patches[::-1])
+
+
+def _backwards(actor: Actor) -> Actor:
+    turns = actor.turns_at < STEPS
+    return replace(
+        actor,
+        colours=actor.colours[::-1] if turns else actor.colours,
+        turns_at=STEPS - actor.turns_at if turns else STEPS,
+        appears_at=STEPS - actor.disappears_at,
+        disappears_at=STEPS - actor.appears_at,
+        path=actor.path[::-1],
+    )

@@ -1,9 +1,9 @@
-"""Measures a checkpoint on scenes that training never saw, one kind of question after the other.
+"""Measures a checkpoint on scenes and clips that training never saw, one kind of question after the other.
 
     python evaluate.py FOLDER --scenes 200                     with plain transformers
     python evaluate.py FOLDER --scenes 200 --backend inset     through inset.LLM
 
-Every question is a conversation of its own about picture files of full size; an answer counts when it is right word for word.
+Every question is a conversation of its own about files of full size; an answer counts when it is right word for word.
 """
 
 from __future__ import annotations
@@ -18,28 +18,57 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from PIL import Image
 
+from clip_questions import KINDS_FOR_CLIPS, ask_about_clip
+from clips import STEPS_PER_SECOND, draw_clip, encode_mp4
 from questions import KINDS_FOR_TWO, KINDS_OF_QUESTION, MOST, Question, ask, ask_two
 from scenes import COLOURS, KINDS, Pixels, Scene, Shape, draw_scene
 
 MAX_TOKENS = 32
-BATCH = 32
 STRIDE = 32
 """So many numbers of scenes are set aside for each of the evaluation's."""
-Answerer = Callable[[list["Task"]], list[str]]
+PER_STEP = 4
+"""Frames of a clip's file in each of its steps: more than a model looks at."""
+
+
+class File(NamedTuple):
+    """A picture or a clip as a file.
+
+    Attributes:
+        media_type: As in an HTTP header.
+        data: The bytes.
+    """
+
+    media_type: str
+    data: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One question with the pictures that it is about, and the number of its scene."""
+    """One question with the files that it is about, and the number of its scene or clip."""
 
     scene: int
-    pictures: tuple[Pixels, ...]
+    files: tuple[File, ...]
     question: Question
+
+
+Answerer = Callable[[list[Task]], list[str]]
+
+
+def picture_file(picture: Pixels) -> File:
+    """Returns a picture as PNG."""
+    file = io.BytesIO()
+    Image.fromarray(picture).save(file, "PNG")
+    return File("image/png", file.getvalue())
+
+
+def clip_file(frames: Pixels) -> File:
+    """Returns a clip, `PER_STEP` frames each step, as MP4."""
+    return File("video/mp4", encode_mp4(frames, frames_per_second=PER_STEP * STEPS_PER_SECOND))
 
 
 def held_out_tasks(scenes: int, split: str = "test") -> Iterator[Task]:
@@ -47,14 +76,27 @@ def held_out_tasks(scenes: int, split: str = "test") -> Iterator[Task]:
     for index in range(scenes):
         rng = np.random.default_rng([7, index])
         scene, other = _scenes(rng, split, index)
+        files = picture_file(scene.picture), picture_file(other.picture)
         for kind in KINDS_OF_QUESTION:
             question = ask(rng, scene.shapes, kind)
             if question is not None:
-                yield Task(index, (scene.picture,), question)
+                yield Task(index, files[:1], question)
         for kind in KINDS_FOR_TWO:
             question = ask_two(rng, scene.shapes, other.shapes, kind)
             if question is not None:
-                yield Task(index, (scene.picture, other.picture), question)
+                yield Task(index, files, question)
+
+
+def held_out_clip_tasks(clips: int, split: str = "test") -> Iterator[Task]:
+    """Yields, for each clip, one question of every kind that it allows."""
+    for index in range(clips):
+        rng = np.random.default_rng([8, index])
+        clip = draw_clip(split, index, per_step=PER_STEP)
+        file = clip_file(clip.frames)
+        for kind in KINDS_FOR_CLIPS:
+            question = ask_about_clip(rng, clip.actors, kind)
+            if question is not None:
+                yield Task(index, (file,), question)
 
 
 def _scenes(rng: np.random.Generator, split: str, index: int) -> tuple[Scene, Scene]:
@@ -87,34 +129,6 @@ def _other(rng: np.random.Generator, values: tuple[str, ...], value: str) -> str
     return str(rng.choice([v for v in values if v != value]))
 
 
-def with_transformers(folder: Path) -> Answerer:
-    """Returns a function that answers with transformers' own model and processor."""
-    import torch
-    from transformers import AutoProcessor, LlavaForConditionalGeneration
-
-    processor: Any = AutoProcessor.from_pretrained(folder)
-    model: Any = LlavaForConditionalGeneration.from_pretrained(folder, dtype=torch.float32).eval()
-
-    def answer(tasks: list[Task]) -> list[str]:
-        return [text for start in range(0, len(tasks), BATCH) for text in answer_batch(tasks[start : start + BATCH])]
-
-    def answer_batch(tasks: list[Task]) -> list[str]:
-        prompts = [
-            processor.apply_chat_template(
-                [{"role": "user", "content": [*[{"type": "image"}] * len(t.pictures), {"type": "text", "text": t.question.text}]}],
-                add_generation_prompt=True,
-            )
-            for t in tasks
-        ]
-        images = [Image.fromarray(picture) for t in tasks for picture in t.pictures]
-        inputs = processor(text=prompts, images=images, padding=True, return_tensors="pt")
-        inputs.pop("token_type_ids", None)
-        output = model.generate(**inputs, max_new_tokens=MAX_TOKENS, do_sample=False)
-        return list(processor.batch_decode(output[:, inputs["input_ids"].shape[1] :], skip_special_tokens=True))
-
-    return answer
-
-
 def with_inset(folder: Path) -> Answerer:
     """Returns a function that answers through `inset.LLM`."""
     import inset
@@ -122,20 +136,16 @@ def with_inset(folder: Path) -> Answerer:
     params = inset.SamplingParams(temperature=0, max_tokens=MAX_TOKENS)
 
     def answer(tasks: list[Task]) -> list[str]:
-        conversations = [
-            [{"role": "user", "content": [*map(_image_part, t.pictures), {"type": "text", "text": t.question.text}]}] for t in tasks
-        ]
+        conversations = [[{"role": "user", "content": [*map(_part, t.files), {"type": "text", "text": t.question.text}]}] for t in tasks]
         with inset.LLM(folder) as llm:
             return [output.outputs[0].text for output in llm.chat(conversations, params, use_tqdm=False)]
 
     return answer
 
 
-def _image_part(picture: Pixels) -> dict[str, object]:
-    file = io.BytesIO()
-    Image.fromarray(picture).save(file, "PNG")
-    url = "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
-    return {"type": "image_url", "image_url": {"url": url}}
+def _part(file: File) -> dict[str, object]:
+    name = "image_url" if file.media_type.startswith("image/") else "video_url"
+    return {"type": name, name: {"url": f"data:{file.media_type};base64,{base64.b64encode(file.data).decode()}"}}
 
 
 def measure(answerer: Answerer, tasks: list[Task], *, show: int = 0) -> dict[str, tuple[int, int]]:
@@ -161,8 +171,16 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write the figures here")
     options = parser.parse_args()
     began = time.monotonic()
-    answerer = with_inset(options.folder) if options.backend == "inset" else with_transformers(options.folder)
-    result = measure(answerer, list(held_out_tasks(options.scenes)), show=options.show)
+    if options.backend == "inset":
+        answerer = with_inset(options.folder)
+    else:
+        from plain_transformers import with_transformers
+
+        answerer = with_transformers(options.folder)
+    tasks = list(held_out_tasks(options.scenes))
+    if (options.folder / "video_preprocessor_config.json").is_file():
+        tasks += held_out_clip_tasks(options.scenes)
+    result = measure(answerer, tasks, show=options.show)
     for kind, (right, asked) in result.items():
         print(f"{kind:20} {right / asked:7.1%}  of {asked}")
     print(f"{time.monotonic() - began:.0f} s")

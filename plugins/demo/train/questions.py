@@ -22,7 +22,7 @@ class Question:
     """One question with its only right answer.
 
     Attributes:
-        kind: What it tests; one of `KINDS_OF_QUESTION` or `KINDS_FOR_TWO`.
+        kind: What it tests; one of `KINDS_OF_QUESTION` or `KINDS_FOR_TWO`, or of `KINDS_FOR_CLIPS` in clip_questions.py.
         text: The question.
         answer: The answer.
     """
@@ -87,22 +87,23 @@ def named(shape: Shape) -> str:
 def ask(rng: np.random.Generator, shapes: Shapes, kind: str) -> Question | None:
     """Returns a question of one kind about one picture, or None where this picture allows none."""
     found = _ASK[kind](rng, shapes)
-    return None if found is None else Question(kind, _vary(rng, found[0]), found[1])
+    return None if found is None else Question(kind, vary(rng, found[0]), found[1])
 
 
 def ask_two(rng: np.random.Generator, first: Shapes, second: Shapes, kind: str) -> Question | None:
     """Returns a question of one kind about two pictures, or None where these allow none."""
     found = _ASK_TWO[kind](rng, first, second)
-    return None if found is None else Question(kind, _vary(rng, found[0]), found[1])
+    return None if found is None else Question(kind, vary(rng, found[0]), found[1])
 
 
-def _pick(rng: np.random.Generator, options: tuple[str, ...] | list[str]) -> str:
+def pick(rng: np.random.Generator, options: tuple[str, ...] | list[str]) -> str:
+    """Returns one of some words."""
     return options[int(rng.integers(len(options)))]
 
 
-def _vary(rng: np.random.Generator, text: str) -> str:
+def vary(rng: np.random.Generator, text: str) -> str:
     """Spells a question as different people would."""
-    text = text.format(image=_pick(rng, ("picture", "picture", "image", "photo")))
+    text = text.format(image=pick(rng, ("picture", "picture", "image", "photo")))
     if rng.random() < 0.3:
         text = text.replace("colour", "color")
     if rng.random() < 0.25:
@@ -119,7 +120,7 @@ def _unique(shapes: Shapes, field: str) -> list[Shape]:
 
 def _absent(rng: np.random.Generator, shapes: Shapes, field: str) -> str:
     there = {getattr(shape, field) for shape in shapes}
-    return _pick(rng, [value for value in (KINDS if field == "kind" else COLOURS) if value not in there])
+    return pick(rng, [value for value in (KINDS if field == "kind" else COLOURS) if value not in there])
 
 
 def _choose(rng: np.random.Generator, shapes: list[Shape]) -> Shape:
@@ -131,41 +132,41 @@ def _naming(rng: np.random.Generator, shapes: Shapes) -> tuple[str, str] | None:
     if unique and rng.random() < 0.35:
         shape = _choose(rng, unique)
         if len(shapes) == 1 and rng.random() < 0.5:
-            return _pick(rng, ("What shape is this?", "Which shape is in the {image}?", "Name the shape.")), shape.kind
+            return pick(rng, ("What shape is this?", "Which shape is in the {image}?", "Name the shape.")), shape.kind
         forms = ("Which shape is {c}?", "What shape is {c}?", "What shape is the {c} one?", "What is the {c} shape?")
-        return _pick(rng, forms).replace("{c}", shape.colour), shape.kind
-    return _pick(rng, WHOLE), describe(shapes)
+        return pick(rng, forms).replace("{c}", shape.colour), shape.kind
+    return pick(rng, WHOLE), describe(shapes)
 
 
 def _colour(rng: np.random.Generator, shapes: Shapes) -> tuple[str, str] | None:
     forms = ("What colour is the {k}?", "Which colour is the {k}?", "What is the colour of the {k}?", "What colour does the {k} have?")
     if not shapes or rng.random() < 0.06:
         kind = _absent(rng, shapes, "kind")
-        return _pick(rng, forms).replace("{k}", kind), f"there is no {kind}"
+        return pick(rng, forms).replace("{k}", kind), f"there is no {kind}"
     if len(shapes) == 1 and rng.random() < 0.3:
-        return _pick(rng, ("What colour is the shape?", "What colour is it?", "Which colour do you see?")), shapes[0].colour
+        return pick(rng, ("What colour is the shape?", "What colour is it?", "Which colour do you see?")), shapes[0].colour
     if len(shapes) > 1 and rng.random() < 0.2:
         side = int(rng.integers(2))
-        form = _pick(rng, ("What colour is the {s}most shape?", "What colour is the shape on the {s}?"))
+        form = pick(rng, ("What colour is the {s}most shape?", "What colour is the shape on the {s}?"))
         return form.replace("{s}", ("left", "right")[side]), shapes[-side].colour
     unique = _unique(shapes, "kind")
     if not unique:
         return None
     shape = _choose(rng, unique)
-    return _pick(rng, forms).replace("{k}", shape.kind), shape.colour
+    return pick(rng, forms).replace("{k}", shape.kind), shape.colour
 
 
 def _counting(rng: np.random.Generator, shapes: Shapes) -> tuple[str, str] | None:
     style = rng.random()
     if style < 0.45:
         forms = ("How many shapes are there?", "How many shapes are in the {image}?", "How many objects are there?", "Count the shapes.")
-        return _pick(rng, forms), str(len(shapes))
+        return pick(rng, forms), str(len(shapes))
     field = "kind" if style < 0.8 else "colour"
     there = [getattr(shape, field) for shape in shapes]
-    value = _pick(rng, there) if there and rng.random() < 0.75 else _absent(rng, shapes, field)
+    value = pick(rng, there) if there and rng.random() < 0.75 else _absent(rng, shapes, field)
     thing = ("crosses" if value == "cross" else value + "s") if field == "kind" else value + " shapes"
     forms = ("How many {t} are there?", "How many {t} are in the {image}?", "How many {t} do you see?", "Count the {t}.")
-    return _pick(rng, forms).replace("{t}", thing), str(there.count(value))
+    return pick(rng, forms).replace("{t}", thing), str(there.count(value))
 
 
 def _relation(rng: np.random.Generator, shapes: Shapes) -> tuple[str, str] | None:
@@ -189,10 +190,10 @@ def _relation(rng: np.random.Generator, shapes: Shapes) -> tuple[str, str] | Non
         "below": ("below", "under"),
     }
     if rng.random() < 0.55:
-        form = _pick(rng, ("Is the {a} above or below the {b}?",) if vertical else ("Is the {a} left or right of the {b}?", _TO_THE))
+        form = pick(rng, ("Is the {a} above or below the {b}?",) if vertical else ("Is the {a} left or right of the {b}?", _TO_THE))
         return form.replace("{a}", str(names[i])).replace("{b}", str(names[j])), true
-    said = _pick(rng, words)
-    return f"Is the {names[i]} {_pick(rng, place[said])} the {names[j]}?", "yes" if said == true else "no"
+    said = pick(rng, words)
+    return f"Is the {names[i]} {pick(rng, place[said])} the {names[j]}?", "yes" if said == true else "no"
 
 
 _TO_THE = "Is the {a} to the left or to the right of the {b}?"
@@ -202,14 +203,14 @@ def _outermost(rng: np.random.Generator, shapes: Shapes, vertical: bool) -> tupl
     if not vertical:
         side = int(rng.integers(2))
         forms = ("What is on the {s}?", "Which shape is on the {s}?", "What is the {s}most shape?")
-        return _pick(rng, forms).replace("{s}", ("left", "right")[side]), named(shapes[-side])
+        return pick(rng, forms).replace("{s}", ("left", "right")[side]), named(shapes[-side])
     ordered = sorted(shapes, key=lambda shape: shape.y)
     bottom = bool(rng.integers(2))
     ends = ordered[::-1] if bottom else ordered
     if abs(ends[0].y - ends[1].y) < CLEAR:
         return None
     side_name = "bottom" if bottom else "top"
-    return _pick(rng, ("What is at the {s}?", "Which shape is at the {s}?")).replace("{s}", side_name), named(ends[0])
+    return pick(rng, ("What is at the {s}?", "Which shape is at the {s}?")).replace("{s}", side_name), named(ends[0])
 
 
 def _references(rng: np.random.Generator, shapes: Shapes) -> list[str | None]:
@@ -224,15 +225,13 @@ def _references(rng: np.random.Generator, shapes: Shapes) -> list[str | None]:
 
 def _existence(rng: np.random.Generator, shapes: Shapes) -> tuple[str, str] | None:
     thing, answer = _thing(rng, shapes, wanted=bool(rng.integers(2)))
-    return _pick(rng, ("Is there {t}?", "Is there {t} in the {image}?", "Can you see {t}?", "Do you see {t}?")).replace(
-        "{t}", thing
-    ), answer
+    return pick(rng, ("Is there {t}?", "Is there {t} in the {image}?", "Can you see {t}?", "Do you see {t}?")).replace("{t}", thing), answer
 
 
 def _thing(rng: np.random.Generator, shapes: Shapes, *, wanted: bool) -> tuple[str, str]:
     """Returns something that is there if wanted and possible, or something close that is not, and "yes" or "no"."""
     style = int(rng.integers(3))
-    shape = _choose(rng, list(shapes)) if shapes else Shape(_pick(rng, KINDS), _pick(rng, COLOURS), 0, 0)
+    shape = _choose(rng, list(shapes)) if shapes else Shape(pick(rng, KINDS), pick(rng, COLOURS), 0, 0)
     kind, colour = shape.kind, shape.colour
     if not (wanted and shapes):
         if style == 0 or (style == 2 and rng.random() < 0.5):
@@ -257,7 +256,7 @@ def _which(rng: np.random.Generator, first: Shapes, second: Shapes) -> tuple[str
         also = any((s.kind == kind or kind == "shape") and (s.colour == colour or colour not in COLOURS) for s in other)
         if there == "yes" and not also:
             forms = ("Which {image} has {t}?", "Which {image} contains {t}?", "In which {image} is {t}?", "Which {image} shows {t}?")
-            return _pick(rng, forms).replace("{t}", thing), "the second" if swapped else "the first"
+            return pick(rng, forms).replace("{t}", thing), "the second" if swapped else "the first"
     return None
 
 
@@ -265,16 +264,16 @@ def _same(rng: np.random.Generator, first: Shapes, second: Shapes) -> tuple[str,
     same = Counter((s.kind, s.colour) for s in first) == Counter((s.kind, s.colour) for s in second)
     if rng.random() < 0.5:
         forms = ("Do both pictures show the same shapes?", "Are the same shapes in both pictures?", "Do the two pictures show the same?")
-        return _pick(rng, forms), "yes" if same else "no"
+        return pick(rng, forms), "yes" if same else "no"
     forms = ("Same or different?", "Are the two pictures the same or different?", "Do the pictures show the same or different shapes?")
-    return _pick(rng, forms), "same" if same else "different"
+    return pick(rng, forms), "same" if same else "different"
 
 
 def _one_of_two(rng: np.random.Generator, first: Shapes, second: Shapes) -> tuple[str, str] | None:
     word, shapes = (("first", first), ("second", second))[int(rng.integers(2))]
     style = int(rng.integers(3))
     if style == 0:
-        return _pick(rng, ("What is in the {w} {image}?", "Describe the {w} {image}.")).replace("{w}", word), describe(shapes)
+        return pick(rng, ("What is in the {w} {image}?", "Describe the {w} {image}.")).replace("{w}", word), describe(shapes)
     if style == 1:
         return f"How many shapes are in the {word} {{image}}?", str(len(shapes))
     unique = _unique(shapes, "kind")

@@ -1,4 +1,4 @@
-"""Draws the sample pictures that `inset_demo` ships, and writes down what is in them.
+"""Draws the sample pictures and clips that `inset_demo` ships, and writes down what is in them.
 
 python samples.py ../src/inset_demo/samples
 """
@@ -11,7 +11,8 @@ from pathlib import Path
 
 from PIL import Image
 
-from questions import describe
+from clips import STEPS, STEPS_PER_SECOND, Actor, draw_clip, encode_mp4
+from questions import describe, named
 from scenes import draw_scene
 
 SAMPLES: tuple[tuple[str, int, tuple[int, int], tuple[tuple[str, str], ...]], ...] = (
@@ -21,17 +22,35 @@ SAMPLES: tuple[tuple[str, int, tuple[int, int], tuple[tuple[str, str], ...]], ..
     ("nothing.png", 4, (200, 160), ()),
 )
 """File name, scene of the split `sample`, width and height in pixels, kind and colour of each object."""
+CLIPS: tuple[tuple[str, int, tuple[int, int], str], ...] = (
+    ("moves.mp4", 13, (224, 224), "moves"),
+    ("changes.mp4", 9, (224, 168), "changes"),
+)
+"""File name, clip of the split `sample`, width and height in pixels, and the story."""
+PER_STEP = 4
 
 
 def write_samples(folder: Path) -> None:
-    """Writes the pictures, and contents.json: file name -> its objects in words, from left to right."""
+    """Writes the files, and contents.json: file name -> its objects in words, from left to right, or what happens in a clip."""
     folder.mkdir(parents=True, exist_ok=True)
     contents = {}
     for name, index, size, content in SAMPLES:
         scene = draw_scene("sample", index, size, content)
         Image.fromarray(scene.picture).save(folder / name, quality=85)
         contents[name] = describe(scene.shapes)
+    for name, index, size, story in CLIPS:
+        clip = draw_clip("sample", index, size, per_step=PER_STEP, story=story)
+        (folder / name).write_bytes(encode_mp4(clip.frames, frames_per_second=PER_STEP * STEPS_PER_SECOND))
+        contents[name] = ", ".join(_tell(actor) for actor in clip.actors)
     (folder / "contents.json").write_text(json.dumps(contents, indent=2) + "\n")
+
+
+def _tell(actor: Actor) -> str:
+    """Returns what one object does: "a red circle moves left"."""
+    name = named(actor.at(0))
+    if actor.direction is not None:
+        return f"{name} moves {actor.direction}"
+    return f"{name} turns {actor.colours[1]}" if actor.turns_at < STEPS else f"{name} stands still"
 
 
 def main() -> None:

@@ -1,7 +1,6 @@
 """Draws pictures of coloured shapes from a seed, and keeps what is in them.
 
-    python scenes.py shards FOLDER --split train --count 120000    pictures as the model sees them, with labels, for training
-    python scenes.py draw FILE --split test --index 7              one picture at its full size
+    python scenes.py FILE --split test --index 7    draws one picture at its full size
 
 A scene is a pure function of (split, index): the same two always give the same picture, and two splits share no random stream.
 """
@@ -16,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFilter
 
@@ -24,9 +22,8 @@ KINDS = ("circle", "square", "triangle", "star", "cross", "ring", "heart")
 COLOURS = ("red", "orange", "yellow", "green", "blue", "purple", "black", "white")
 SPLITS = {"train": 11, "validation": 22, "test": 33, "sample": 44}
 MAX_OBJECTS = 4
-IMAGE_SIZE = 112
 GRID = 8
-SHARD = 2000
+"""Patches along each side, for the labels, unless another number is asked for."""
 
 _SHADES: dict[str, tuple[tuple[int, int, int], ...]] = {
     "red": ((220, 35, 40), (255, 0, 0), (190, 20, 30)),
@@ -68,7 +65,7 @@ class Scene:
     Attributes:
         picture: uint8 (height, width, 3), RGB.
         shapes: The objects from left to right.
-        patches: uint8 (GRID, GRID): which object covers a patch, 1 for the first; 0 none; 255 too little to say.
+        patches: uint8 (rows, columns): which object covers a patch, 1 for the first; 0 none; 255 too little to say.
     """
 
     picture: Pixels
@@ -97,7 +94,14 @@ def outline(kind: str) -> Floats:
     return np.stack([x / 16, y / 16], 1).astype(np.float32)
 
 
-def draw_scene(split: str, index: int, size: tuple[int, int] | None = None, content: Sequence[tuple[str, str]] | None = None) -> Scene:
+def draw_scene(
+    split: str,
+    index: int,
+    size: tuple[int, int] | None = None,
+    content: Sequence[tuple[str, str]] | None = None,
+    *,
+    grid: tuple[int, int] = (GRID, GRID),
+) -> Scene:
     """Draws one scene.
 
     Args:
@@ -105,28 +109,25 @@ def draw_scene(split: str, index: int, size: tuple[int, int] | None = None, cont
         index: Which scene of the split.
         size: Width and height in pixels; drawn at random by default.
         content: Kind and colour of each object, at most `MAX_OBJECTS`; drawn at random by default.
+        grid: Rows and columns of patches.
     """
     rng = np.random.default_rng([SPLITS[split], index])
     width, height = size or _size(rng)
     count = int(rng.choice(MAX_OBJECTS + 1, p=(0.07, 0.31, 0.32, 0.18, 0.12))) if content is None else len(content)
-    colours = _colours(rng, count) if content is None else [colour for _, colour in content]
-    shades = [_shade(rng, colour) for colour in colours]
+    colours = draw_colours(rng, count) if content is None else [colour for _, colour in content]
+    shades = [draw_shade(rng, colour) for colour in colours]
     canvas = background(rng, width, height, shades)
     shapes, coverage = [], []
     for number, (place, colour, shade) in enumerate(zip(_places(rng, width, height, count), colours, shades, strict=False)):
         kind = str(rng.choice(KINDS)) if content is None else content[number][0]
-        coverage.append(_paint(rng, canvas, kind, place, shade))
+        cutout = cut(rng, kind)
+        alpha = cover(cutout, (width, height), place, 3 if max(width, height) < 260 else 2)
+        paint(canvas, alpha, lit(rng, shade, height))
+        coverage.append(shrink(alpha, grid))
         shapes.append(Shape(kind, colour, place[0] / width, place[1] / height))
     order = sorted(range(len(shapes)), key=lambda i: shapes[i].x)
-    patches = _patches([coverage[i] for i in order])
-    return Scene(_wear(rng, canvas), tuple(shapes[i] for i in order), patches)
-
-
-def resize(picture: Pixels) -> Pixels:
-    """Resizes a picture to the model's size, whole, as Inset does: uint8 (IMAGE_SIZE, IMAGE_SIZE, 3)."""
-    planar = torch.from_numpy(np.ascontiguousarray(picture)).permute(2, 0, 1)[None]  # channels last in memory
-    small = torch.nn.functional.interpolate(planar, (IMAGE_SIZE, IMAGE_SIZE), mode="bicubic", antialias=True)
-    return small[0].permute(1, 2, 0).contiguous().numpy()
+    patches = assign([coverage[i] for i in order], grid)
+    return Scene(wear(rng, canvas), tuple(shapes[i] for i in order), patches)
 
 
 def background(rng: np.random.Generator, width: int, height: int, shades: list[Floats]) -> Floats:
@@ -157,12 +158,14 @@ def _size(rng: np.random.Generator) -> tuple[int, int]:
     return round(area * math.sqrt(aspect)), round(area / math.sqrt(aspect))
 
 
-def _colours(rng: np.random.Generator, count: int) -> list[str]:
+def draw_colours(rng: np.random.Generator, count: int) -> list[str]:
+    """Draws the colours of so many objects, mostly different ones."""
     repeat = rng.random() < 0.2
     return [str(c) for c in (rng.choice(COLOURS, count) if repeat else rng.choice(COLOURS, count, replace=False))]
 
 
-def _shade(rng: np.random.Generator, colour: str) -> Floats:
+def draw_shade(rng: np.random.Generator, colour: str) -> Floats:
+    """Returns one of the shades that go by a colour's name: float32 (3,), 0 to 255."""
     shades = _SHADES[colour]
     return np.clip(np.array(shades[rng.integers(len(shades))]) + rng.normal(0, 7, 3), 0, 255).astype(np.float32)
 
@@ -198,36 +201,73 @@ def _places(rng: np.random.Generator, width: int, height: int, count: int) -> li
     return places
 
 
-def _paint(rng: np.random.Generator, canvas: Floats, kind: str, place: tuple[float, float, float], shade: Floats) -> Floats:
-    """Paints a shape and returns how much of each patch it covers: float32 (GRID, GRID)."""
-    height, width = canvas.shape[:2]
-    x, y, radius = place
-    radius *= _REACH.get(kind, 1.0) * 0.95
+@dataclass(frozen=True, slots=True)
+class Cutout:
+    """A shape, turned by some angle, around (0, 0).
+
+    Attributes:
+        corners: float32 (num_corners, 2), within about 1 of the centre.
+        hole: How large the hole of a ring is, as a fraction of the whole; 0 for none.
+    """
+
+    corners: Floats
+    hole: float
+
+
+def cut(rng: np.random.Generator, kind: str) -> Cutout:
+    """Cuts out a shape of a kind, turned at random."""
     angle = 0.0 if rng.random() < 0.35 else rng.uniform(0, 2 * math.pi)
     turn = np.array([[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]], np.float32)
-    factor = 3 if max(width, height) < 260 else 2
-    mask = Image.new("L", (width * factor, height * factor))
-    pen = ImageDraw.Draw(mask)
-    corners = outline(kind) @ turn
-    pen.polygon([tuple(p) for p in (corners * radius + (x, y)) * factor], fill=255)
-    if kind == "ring":
-        pen.polygon([tuple(p) for p in (corners * radius * rng.uniform(0.5, 0.62) + (x, y)) * factor], fill=0)
-    alpha = np.asarray(mask.reduce(factor), np.float32)[..., None] / 255
-    lit = 1 + rng.uniform(-0.12, 0.12) * np.linspace(-1, 1, height, dtype=np.float32)[:, None, None] if rng.random() < 0.3 else 1.0
-    canvas += alpha * (np.clip(shade * lit, 0, 255) - canvas)
-    return np.asarray(Image.fromarray(alpha[..., 0]).resize((GRID, GRID), Image.Resampling.BOX), np.float32)
+    hole = rng.uniform(0.5, 0.62) if kind == "ring" else 0.0
+    return Cutout((outline(kind) @ turn) * np.float32(_REACH.get(kind, 1.0) * 0.95), hole)
 
 
-def _patches(coverage: list[Floats]) -> Pixels:
+def cover(cutout: Cutout, size: tuple[int, int], place: tuple[float, float, float], factor: int) -> Floats:
+    """Returns how much of each pixel a shape covers, 0 to 1: float32 (height, width).
+
+    Args:
+        cutout: The shape.
+        size: Width and height in pixels.
+        place: x and y of its centre, and its radius, in pixels.
+        factor: Each pixel is looked at in so many rows and columns.
+    """
+    x, y, radius = place
+    mask = Image.new("L", (size[0] * factor, size[1] * factor))
+    for scale, fill in ((1.0, 255), (cutout.hole, 0)):
+        if scale:
+            ImageDraw.Draw(mask).polygon([tuple(p) for p in (cutout.corners * (radius * scale) + (x, y)) * factor], fill=fill)
+    return np.asarray(mask.reduce(factor), np.float32) / np.float32(255)
+
+
+def lit(rng: np.random.Generator, shade: Floats, height: int) -> Floats:
+    """Returns a shade under even light, or light that falls off along the height: float32, broadcast against (height, width, 3)."""
+    if rng.random() >= 0.3:
+        return shade
+    falling = 1 + rng.uniform(-0.12, 0.12) * np.linspace(-1, 1, height, dtype=np.float32)
+    return np.clip(shade * falling[:, None, None], 0, 255).astype(np.float32)
+
+
+def paint(canvas: Floats, alpha: Floats, shade: Floats) -> None:
+    """Paints a shape onto a canvas (height, width, 3), in place."""
+    canvas += alpha[..., None] * (shade - canvas)
+
+
+def shrink(alpha: Floats, grid: tuple[int, int]) -> Floats:
+    """Returns how much of each patch a shape covers: float32 (rows, columns)."""
+    return np.asarray(Image.fromarray(alpha).resize(grid[::-1], Image.Resampling.BOX), np.float32)
+
+
+def assign(coverage: list[Floats], grid: tuple[int, int]) -> Pixels:
+    """Returns which object covers each patch, as in `Scene.patches`, from what each covers."""
     if not coverage:
-        return np.zeros((GRID, GRID), np.uint8)
+        return np.zeros(grid, np.uint8)
     stacked = np.stack(coverage)
     best, most = stacked.argmax(0) + 1, stacked.max(0)
     return np.where(most >= 0.15, best, np.where(most > 0.02, 255, 0)).astype(np.uint8)
 
 
-def _wear(rng: np.random.Generator, canvas: Floats) -> Pixels:
-    """Adds what cameras and files add: blur, noise, JPEG blocks."""
+def wear(rng: np.random.Generator, canvas: Floats) -> Pixels:
+    """Adds what cameras and files add: blur, noise, JPEG blocks. Returns uint8 (height, width, 3)."""
     if rng.random() < 0.5:
         coarse = rng.random() < 0.3
         height, width = canvas.shape[:2]
@@ -243,47 +283,17 @@ def _wear(rng: np.random.Generator, canvas: Floats) -> Pixels:
     return np.array(picture)
 
 
-def write_shard(folder: Path, split: str, number: int) -> None:
-    """Draws `SHARD` scenes into FOLDER/SPLIT-NUMBER.npz.
-
-    It holds the resized pixels, the patches, and a table of the objects: kind, colour, x and y, kind -1 for none.
-    """
-    path = folder / f"{split}-{number:04d}.npz"
-    if path.exists():
-        return
-    pixels = np.empty((SHARD, IMAGE_SIZE, IMAGE_SIZE, 3), np.uint8)
-    patches = np.empty((SHARD, GRID, GRID), np.uint8)
-    table = np.full((SHARD, MAX_OBJECTS, 4), -1, np.float32)
-    for i in range(SHARD):
-        scene = draw_scene(split, number * SHARD + i)
-        pixels[i], patches[i] = resize(scene.picture), scene.patches
-        for j, shape in enumerate(scene.shapes):
-            table[i, j] = (KINDS.index(shape.kind), COLOURS.index(shape.colour), shape.x, shape.y)
-    part = path.with_suffix(".part.npz")
-    np.savez(part, pixels=pixels, patches=patches, table=table)
-    part.rename(path)
-
-
 def main() -> None:
     """Runs the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("shards", "draw"))
     parser.add_argument("target", type=Path)
     parser.add_argument("--split", choices=tuple(SPLITS), default="train")
-    parser.add_argument("--count", type=int, default=120_000)
     parser.add_argument("--index", type=int, default=0)
     parser.add_argument("--size", type=int, nargs=2)
     options = parser.parse_args()
-    torch.set_num_threads(1)
-    if options.what == "draw":
-        scene = draw_scene(options.split, options.index, options.size and tuple(options.size))
-        Image.fromarray(scene.picture).save(options.target)
-        print(scene.shapes)
-        return
-    options.target.mkdir(parents=True, exist_ok=True)
-    for number in range(-(-options.count // SHARD)):
-        write_shard(options.target, options.split, number)
-        print("shard", number, flush=True)
+    scene = draw_scene(options.split, options.index, options.size and tuple(options.size))
+    Image.fromarray(scene.picture).save(options.target)
+    print(scene.shapes)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""Trains the vision tower on what lies on each patch, so that the language model starts with eyes that see.
+"""Trains a vision tower on what lies on each patch, so that the language model starts with eyes that see.
 
-    python vision.py --scenes FOLDER --state FILE --steps 3000
+    python vision.py FAMILY --data FOLDER --state FILE --steps 3000
 
-The heads that read the labels off the patches are only scaffolding: the language stage keeps them for a side loss, the checkpoint does not.
+FAMILY is llava or qwen_vl. The heads that read the labels off the patches are only scaffolding: the language stage keeps them for a side
+loss, the checkpoint does not.
 """
 
 from __future__ import annotations
@@ -11,70 +12,17 @@ import argparse
 import math
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
-from transformers import AttentionInterface, AttentionMaskInterface, CLIPVisionConfig, CLIPVisionModel
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
-from transformers.masking_utils import sdpa_mask
+from torch import nn
 
-from data import IGNORED, LABEL_SIZES, Pool, patch_labels, pixel_values
-from scenes import IMAGE_SIZE
+from data import Films, Item, Pictures
+from families import FAMILIES
+from families.base import HIDDEN_SIZE, Family
+from patch_heads import PatchHeads, patch_labels
 
-VISION = CLIPVisionConfig(
-    hidden_size=192,
-    intermediate_size=576,
-    num_hidden_layers=5,
-    num_attention_heads=6,
-    image_size=IMAGE_SIZE,
-    patch_size=14,
-    projection_dim=192,
-    hidden_act="gelu",
-    attention_dropout=0.0,
-)
-
-LOSS_WEIGHTS = {"kind": 2.0, "colour": 1.0, "column": 0.5, "centre": 1.0, "count": 0.5, "row": 0.5, "same kind": 0.5, "same colour": 0.3}
-OTHER_WEIGHT = 0.15
 WARMUP = 150
-ATTENTION = "float32_sdpa"
-"""Training runs in bfloat16, but attention in float32: its backward pass is five times faster so on the CPU."""
-
-
-def float32_attention(module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **options: Any) -> Any:
-    """Calls transformers' attention in float32; the arguments are its own."""
-    with torch.autocast("cpu", enabled=False):
-        return sdpa_attention_forward(module, query.float(), key.float(), value.float(), mask, **options)
-
-
-AttentionInterface.register(ATTENTION, float32_attention)
-AttentionMaskInterface.register(ATTENTION, sdpa_mask)
-
-
-class PatchHeads(nn.Module):
-    """Reads each label off each patch's features."""
-
-    def __init__(self, hidden_size: int) -> None:
-        super().__init__()
-        self.norm = nn.LayerNorm(hidden_size)
-        self.read = nn.Linear(hidden_size, sum(LABEL_SIZES.values()))
-
-    def forward(self, features: Tensor) -> dict[str, Tensor]:
-        """Returns logits (num_pictures, num_patches, label size) for each label from features (num_pictures, num_patches, hidden_size)."""
-        return dict(zip(LABEL_SIZES, self.read(self.norm(features)).split(list(LABEL_SIZES.values()), -1), strict=True))
-
-    def loss(self, features: Tensor, labels: dict[str, Tensor]) -> Tensor:
-        """Returns the weighted sum of the cross entropies; kinds, the hardest, are learned from the patches of objects alone."""
-        total = features.new_zeros(())
-        for name, logits in self(features.float()).items():
-            wanted = labels[name].flatten()
-            if name == "kind":
-                wanted = wanted.masked_fill(wanted == 0, IGNORED)
-            total = total + LOSS_WEIGHTS.get(name, OTHER_WEIGHT) * nn.functional.cross_entropy(
-                logits.flatten(0, 1), wanted, ignore_index=IGNORED
-            )
-        return total
 
 
 def learning_rate(step: int, along: float, *, peak: float, floor: float) -> float:
@@ -83,65 +31,105 @@ def learning_rate(step: int, along: float, *, peak: float, floor: float) -> floa
     return falling * min(1.0, (step + 1) / WARMUP)
 
 
-@torch.no_grad()
-def accuracy(tower: CLIPVisionModel, heads: PatchHeads, pool: Pool, count: int = 256) -> dict[str, float]:
-    """Returns the share of labelled patches that each head reads right on the first `count` pictures of a pool."""
-    pictures = [pool.get(i) for i in range(count)]
-    labels = patch_labels(pictures)
-    found = heads(tower(pixel_values=pixel_values(pictures)).last_hidden_state[:, 1:])
-    result = {}
-    for name, logits in found.items():
-        asked = (labels[name] > 0) if name in ("kind", "colour", "centre") else (labels[name] != IGNORED)
-        result[name] = float((logits.argmax(-1) == labels[name])[asked].float().mean())
-    return result
+class Pools:
+    """The pictures and, where a family sees them, the clips of one split."""
+
+    def __init__(self, family: Family, folder: Path, split: str) -> None:
+        self.pictures = Pictures(folder, family.pictures, split)
+        self.films = Films(folder, "clips", split) if family.video else None
+
+    def refresh(self) -> None:
+        """Takes in new shards."""
+        self.pictures.refresh()
+        if self.films is not None:
+            self.films.refresh()
+
+    def draw(self, rng: np.random.Generator, pictures: int, films: int) -> list[Item]:
+        """Returns so many pictures and clips, those of one size beside one another."""
+        items: list[Item] = [self.pictures.draw(rng) for _ in range(pictures)]
+        if self.films is not None:
+            items += [self.films.draw(rng) for _ in range(films)]
+        return sorted(items, key=lambda item: item.frames.shape[1:3])
+
+
+class Eyes:
+    """A tower and its heads, and how they are kept on disk."""
+
+    def __init__(self, family: Family, state: Path) -> None:
+        self.family, self.path, self.step = family, state, 0
+        self.tower, self.heads = family.new_tower(), PatchHeads(HIDDEN_SIZE, family.label_sizes)
+        self.parameters = [p for name, p in self.tower.named_parameters() if not name.startswith("merger.")] + list(self.heads.parameters())
+        self.optimizer = torch.optim.AdamW(self.parameters, lr=1e-3, betas=(0.9, 0.98), weight_decay=0.02, fused=True)
+        if state.exists():
+            kept = torch.load(state)
+            self.tower.load_state_dict(kept["tower"])
+            self.heads.load_state_dict(kept["heads"])
+            self.optimizer.load_state_dict(kept["optimizer"])
+            self.step = kept["step"]
+
+    def learn(self, items: list[Item], rate: float) -> float:
+        """Takes one step, and returns the loss."""
+        with torch.autocast("cpu", torch.bfloat16):
+            features = self.family.look(self.tower, items)
+        loss = self.heads.loss(features, patch_labels(items, list(self.family.label_sizes), self.family.arrange))
+        loss.backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(self.parameters, 1.0)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self.step += 1
+        return loss.item()
+
+    @torch.no_grad()
+    def accuracy(self, items: list[Item]) -> dict[str, float]:
+        """Returns the share of labelled patches that each head reads right."""
+        labels = patch_labels(items, list(self.family.label_sizes), self.family.arrange)
+        return self.heads.accuracy(self.family.look(self.tower, items), labels)
+
+    def save(self) -> None:
+        """Writes the state to resume from."""
+        part = self.path.with_suffix(".part")
+        states = {"tower": self.tower.state_dict(), "heads": self.heads.state_dict(), "optimizer": self.optimizer.state_dict()}
+        torch.save({**states, "step": self.step}, part)
+        part.rename(self.path)
 
 
 def main() -> None:
     """Runs the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--scenes", type=Path, required=True)
+    parser.add_argument("family", choices=tuple(FAMILIES))
+    parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--state", type=Path, required=True)
+    parser.add_argument("--start", type=Path, help="a checkpoint of another family to take over what fits")
     parser.add_argument("--steps", type=int, default=3000)
-    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--batch", type=int, default=32, help="pictures in a step")
+    parser.add_argument("--clips", type=int, default=4, help="clips in a step, where the family sees them")
+    parser.add_argument("--rate", type=float, default=1.5e-3)
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     torch.manual_seed(1)
-    tower, heads = CLIPVisionModel(VISION), PatchHeads(VISION.hidden_size)
-    tower.set_attn_implementation(ATTENTION)
-    parameters = [*tower.parameters(), *heads.parameters()]
-    optimizer = torch.optim.AdamW(parameters, lr=1e-3, betas=(0.9, 0.98), weight_decay=0.02)
-    start = 0
-    if options.state.exists():
-        state = torch.load(options.state)
-        tower.load_state_dict(state["tower"])
-        heads.load_state_dict(state["heads"])
-        optimizer.load_state_dict(state["optimizer"])
-        start = state["step"]
-    pool, held_out = Pool(options.scenes, "train"), Pool(options.scenes, "validation")
+    eyes = Eyes(FAMILIES[options.family], options.state)
+    if options.start is not None and eyes.step == 0:
+        eyes.family.start_tower(eyes.tower, options.start)
+    train(eyes, Pools(eyes.family, options.data, "train"), Pools(eyes.family, options.data, "validation"), options)
+
+
+def train(eyes: Eyes, pools: Pools, held_out: Pools, options: argparse.Namespace) -> None:
+    """Trains until the steps are done."""
+    checked = held_out.draw(np.random.default_rng(3), 128, 16)
     began, mean = time.monotonic(), 0.0
-    for step in range(start, options.steps):
-        rng = np.random.default_rng([1, step])
-        pictures = [pool.draw(rng) for _ in range(options.batch)]
-        with torch.autocast("cpu", torch.bfloat16):
-            features = tower(pixel_values=pixel_values(pictures)).last_hidden_state[:, 1:]
-        loss = heads.loss(features, patch_labels(pictures))
-        loss.backward()  # type: ignore[no-untyped-call]
-        nn.utils.clip_grad_norm_(parameters, 1.0)
-        for group in optimizer.param_groups:
-            group["lr"] = learning_rate(step, step / options.steps, peak=1.5e-3, floor=2e-4)
-        optimizer.step()
-        optimizer.zero_grad()
-        mean = loss.item() if step == start else 0.97 * mean + 0.03 * loss.item()
-        if step % 50 == 49:
-            pool.refresh()
-            print(f"vision step {step + 1} loss {mean:.3f} seconds {time.monotonic() - began:.0f} scenes {len(pool)}", flush=True)
-        if step % 250 == 249 or step + 1 == options.steps:
-            print({k: round(v, 3) for k, v in accuracy(tower, heads, held_out).items()}, flush=True)
-            part = options.state.with_suffix(".part")
-            saved = {"tower": tower.state_dict(), "heads": heads.state_dict(), "optimizer": optimizer.state_dict(), "step": step + 1}
-            torch.save(saved, part)
-            part.rename(options.state)
+    while eyes.step < options.steps:
+        items = pools.draw(np.random.default_rng([1, eyes.step]), options.batch, options.clips)
+        loss = eyes.learn(items, learning_rate(eyes.step, eyes.step / options.steps, peak=options.rate, floor=2e-4))
+        mean = 0.97 * mean + 0.03 * loss if mean else loss
+        if eyes.step % 50 == 0:
+            pools.refresh()
+            print(f"vision step {eyes.step} loss {mean:.3f} seconds {time.monotonic() - began:.0f}", flush=True)
+        if eyes.step % 250 == 0 or eyes.step == options.steps:
+            print(eyes.accuracy(checked), flush=True)
+            eyes.save()
 
 
 if __name__ == "__main__":
