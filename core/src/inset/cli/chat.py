@@ -47,7 +47,7 @@ class _Chat:
     """One conversation after another."""
 
     def __init__(self, configs: Configs, args: argparse.Namespace) -> None:
-        self._modality: str = args.modality
+        self._modality: str | None = args.modality
         self._media: list[str] = list(args.media)
         self._system: list[dict[str, Any]] = [] if args.system is None else [{"role": "system", "content": args.system}]
         self._sampling = {"max_tokens": args.max_tokens, **({} if args.temperature is None else {"temperature": args.temperature})}

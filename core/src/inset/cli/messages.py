@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import mimetypes
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -13,6 +14,7 @@ from inset.errors import ConfigError
 
 __all__ = ["LOCAL_POLICY", "add_media_argument", "check_media", "user_message"]
 
+_MODALITIES: Final = ("image", "video", "audio")
 _MIN_SCHEME_LENGTH: Final = 2  # one letter before a colon is a drive, not a scheme
 
 LOCAL_POLICY: Final = ContentPolicy(accept_objects=True)
@@ -23,7 +25,7 @@ def add_media_argument(parser: argparse.ArgumentParser) -> None:
     """Adds the media as positional words behind the model, and what kind they are."""
     parser.usage = f"{parser.usage} [MEDIA ...]"
     parser.add_argument("media", metavar="MEDIA", nargs="*", help="files or URLs that the question is about")
-    parser.add_argument("--modality", default="image", choices=("image", "video", "audio"), help="what MEDIA are")
+    parser.add_argument("--modality", choices=_MODALITIES, help="what MEDIA are (default: as their names end; else image)")
 
 
 def check_media(media: Sequence[str]) -> None:
@@ -37,6 +39,12 @@ def check_media(media: Sequence[str]) -> None:
             raise ConfigError(f"There is no file {item!r}.")
 
 
-def user_message(text: str, media: list[str], modality: str) -> dict[str, Any]:
-    """Returns one message: the media first, then the text."""
-    return {"role": "user", "content": [*({"type": modality, modality: item} for item in media), {"type": "text", "text": text}]}
+def user_message(text: str, media: list[str], modality: str | None) -> dict[str, Any]:
+    """Returns one message: the media first, then the text; without a modality, each item's own name tells it."""
+    told = [(modality or _modality_of(item), item) for item in media]
+    return {"role": "user", "content": [*({"type": kind, kind: item} for kind, item in told), {"type": "text", "text": text}]}
+
+
+def _modality_of(item: str) -> str:
+    kind = (mimetypes.guess_type(item.partition("?")[0])[0] or "").split("/")[0]
+    return kind if kind in _MODALITIES else "image"
