@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 CHECKPOINTS = DEMO / "src/inset_demo/checkpoints"
-NAMES = ("shapes-llava",)
+NAMES = ("shapes-llava", "shapes-qwen-vl")
 
 
 @pytest.fixture(scope="session", params=NAMES)

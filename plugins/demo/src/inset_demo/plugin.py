@@ -13,4 +13,5 @@ if TYPE_CHECKING:
 @hookimpl
 def register_checkpoints(registry: CheckpointRegistry) -> None:
     """Adds the checkpoints that this package ships."""
-    registry.register("shapes-llava", package="inset_demo", folder="checkpoints/shapes-llava")
+    for name in ("shapes-llava", "shapes-qwen-vl"):
+        registry.register(name, package="inset_demo", folder=f"checkpoints/{name}")
