@@ -97,6 +97,26 @@ def test_what_moves_stays_and_what_stands_still_is_left_out(load_qwen: Any) -> N
 
 
 @pytest.mark.parametrize("family", FAMILIES)
+def test_a_pruned_video_has_the_same_rows_and_places_bit_for_bit_whatever_runs_beside_it(family: str, load_qwen: Any) -> None:
+    """Encoded again later, beside others, it must keep the same tokens: keys and values of the first time may still be there."""
+    adapter = load_qwen(family)
+    rng = np.random.default_rng(0)
+    items = []
+    for steps, height, width in [(3, 2, 2), (8, 4, 4), (2, 4, 2)]:
+        patches = rng.integers(0, 256, (steps * height * width, 2, 14, 14, 3), dtype=np.uint8)
+        grid, num_kept = torch.tensor([steps, height, width]), torch.tensor([steps * height * width // 4 - 1])
+        items.append({"pixel_values_videos": torch.from_numpy(patches), "video_grid_thw": grid, "num_kept": num_kept})
+    whole = {name: tensor for name, tensor in items[0].items() if name != "num_kept"}
+    with torch.inference_mode():
+        for batch in (items, items[::-1], [items[1], items[0], items[0]], [whole, *items]):
+            for item, rows in zip(batch, adapter.encode("video", batch), strict=True):
+                alone = adapter.select_rows("video", item, *adapter.encode("video", [item]))
+                beside = adapter.select_rows("video", item, rows)
+                assert torch.equal(beside.rows, alone.rows)
+                assert item is whole or torch.equal(beside.offsets, alone.offsets)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
 def test_positions_are_those_of_get_rope_index_at_the_kept_places(family: str, load_qwen: Any, reference: Any) -> None:
     adapter, model = load_qwen(family), reference(family).model.model
     rng = np.random.default_rng(5)

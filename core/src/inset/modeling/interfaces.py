@@ -129,6 +129,7 @@ class ModelAdapter(ABC):
             modality: ``image``, ``video`` or ``audio``.
             item: Its processed tensors, as `encode` got them.
             rows: What `encode` gave for it. The choice follows from these and `item` alone, because it is kept under the item's identity.
+                Keys and values outlive encoder outputs: where a choice could turn on rounding, `encode` runs the item apart from others.
         """
         return EncodedItem(rows)
 

@@ -69,11 +69,16 @@ class Qwen2VLAdapter(TransformersAdapter):
         return None
 
     def encoder_batch_key(self, modality: str, item: ItemTensors) -> Hashable:
-        """Returns the modality: grids of any size run together."""
-        return modality
+        """Returns the modality, and whether tokens are left out: grids of any size run together."""
+        return modality, "num_kept" in item
 
     def encode(self, modality: str, items: Sequence[Mapping[str, torch.Tensor]]) -> Sequence[torch.Tensor]:
-        """Returns ``(num_embeds, embed_size)`` embeddings of each item; see `ModelAdapter.encode`."""
+        """Returns ``(num_embeds, embed_size)`` embeddings of each item; see `ModelAdapter.encode`.
+
+        A video of which tokens are left out runs alone: beside others its rows are rounded otherwise, and the choice is made from rows.
+        """
+        if len(items) > 1 and any("num_kept" in item for item in items):
+            return [rows for item in items for rows in self.encode(modality, [item])]
         name = "pixel_values" if modality == "image" else "pixel_values_videos"
         pixels = self._normalizers[modality].normalize(torch.cat([item[name] for item in items]))
         grids = torch.stack([item[f"{modality}_grid_thw"] for item in items])

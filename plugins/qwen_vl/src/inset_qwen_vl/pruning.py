@@ -15,7 +15,7 @@ def choose_kept(rows: torch.Tensor, *, num_steps: int, num_kept: int) -> torch.T
     """Returns which tokens of a video are kept: all of the first step, and those that differ most from the step before them.
 
     The difference is 1 minus the cosine between a row and the row at the same place one step before, in steps of 1/1024: what is less
-    is rounding, which other batches do otherwise. A tie keeps the earlier token. So a video keeps the same tokens whenever it is encoded.
+    is rounding. A tie keeps the earlier token. The same rows keep the same tokens; see `Qwen2VLAdapter.encode`.
 
     Source: efficient video sampling, arXiv 2510.14624, which compares pixels; vLLM's ``video_pruning_rate`` compares rows, as here.
 
