@@ -65,6 +65,15 @@ def test_front_end_that_is_gone_has_its_requests_aborted_and_hears_nothing_more(
     assert list(made.end_front("front a")) == []
 
 
+def test_command_that_arrives_after_the_end_of_its_front_end_is_not_carried_out() -> None:
+    made = router()
+    made.end_front("front a")
+    assert not made.note("front a", add("3", "3-0"))
+    assert not made.note("front a", Reset("mm_cache", "r"))
+    assert made.split(StepDone([EngineOutput(request_id="3-0")], STATS, ["3"])) == {}
+    assert made.note("front b", add("4", "4-0"))
+
+
 def test_reset_of_items_reaches_every_front_end_and_ends_when_all_have_answered() -> None:
     made = router()
     assert made.note("front a", Reset("mm_cache", "r"))

@@ -47,8 +47,10 @@ class EventRouter:
     def note(self, front_id: str, command: EngineCommand) -> bool:
         """Remembers who sent a command, and says whether the engine core carries it out now.
 
-        Of the answers to a reset the last one alone counts.
+        Of the answers to a reset the last one alone counts. What a front end said may arrive after its end, when nobody waits for it.
         """
+        if front_id not in self._fronts:
+            return False
         match command:
             case AddRequests():
                 self._front_of_commit[command.commit_id] = front_id
