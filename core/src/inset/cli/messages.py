@@ -7,10 +7,10 @@ import mimetypes
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from inset.engine.content_parts import ContentPolicy
 from inset.errors import ConfigError
+from inset.registry import is_scheme
 
 __all__ = ["LOCAL_POLICY", "add_media_argument", "check_media", "user_message"]
 
@@ -35,7 +35,9 @@ def check_media(media: Sequence[str]) -> None:
         ConfigError: There is no such file.
     """
     for item in media:
-        if len(urlsplit(item).scheme) < _MIN_SCHEME_LENGTH and not Path(item).is_file():
+        scheme, colon, _ = item.partition(":")
+        is_url = bool(colon) and len(scheme) >= _MIN_SCHEME_LENGTH and is_scheme(scheme.lower())
+        if not is_url and not Path(item).is_file():
             raise ConfigError(f"There is no file {item!r}.")
 
 
