@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -10,9 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 from PIL import Image
 
+from inset.engine import prepared, prompt_parts
 from inset.engine.chat_template import ChatTemplate
 from inset.media.image import ImageIO
 from inset.processing.processor import MultiModalProcessor
@@ -33,13 +36,22 @@ SLOW: list[tuple[Any, str]] = [
     (MultiModalProcessor, "apply_phase1"),
     (MultiModalProcessor, "apply_phase2"),
     (MultiModalProcessor, "plan_prompt"),
+    (prepared, "framed_sha256"),
+    (prompt_parts, "framed_sha256"),
 ]
+HIDDEN_SIZE = 64
+
+
+def embeds() -> dict[str, str]:
+    stream = io.BytesIO()
+    np.save(stream, np.ones((3, HIDDEN_SIZE), np.float32))
+    return {"type": "prompt_embeds", "data": base64.b64encode(stream.getvalue()).decode()}
 
 
 def test_nothing_that_takes_time_runs_on_the_event_loop(
     make_server: Any, media_server: MediaServer, picture: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server = make_server(allow_private_media_hosts=("127.0.0.1",), max_fetch_attempts=1)
+    server = make_server(allow_private_media_hosts=("127.0.0.1",), max_fetch_attempts=1, enable_prompt_embeds=True)
     calls: Counter[str] = Counter()
     on_loop: list[str] = []
 
@@ -61,11 +73,15 @@ def test_nothing_that_takes_time_runs_on_the_event_loop(
     request = {"messages": [{"role": "user", "content": content}], "max_tokens": 2}
     with httpx.Client(base_url=server.url, timeout=60) as client:
         assert client.post("/v1/chat/completions", json=request).status_code == 200
+        for parts in ([embeds()], ["hi", embeds()]):
+            given = {"messages": [{"role": "user", "content": parts}], "max_tokens": 2}
+            assert client.post("/v1/chat/completions", json=given).status_code == 200
         assert client.post("/v1/responses", json={"input": "hi", "max_output_tokens": 2}).status_code == 200
         assert client.post("/v1/render", json=request).status_code == 200
         tokens = client.post("/tokenize", json={"prompt": "hello"}).json()["tokens"]
         assert client.post("/detokenize", json={"tokens": tokens}).status_code == 200
     assert on_loop == []
+    assert calls["framed_sha256"] == 2
     assert {
         "parse_json",
         "render",

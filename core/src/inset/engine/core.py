@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from inset.config import MediaConfig
     from inset.engine.input_processor import GatheredInputs
     from inset.engine.limits import EngineLimits
+    from inset.engine.prepared import PlacedRequest
     from inset.engine.prompts import AnyPrompt, PromptInput
     from inset.engine.renderer import Renderer
     from inset.inputs import ItemPlan, ProcessedPrompt
@@ -124,17 +125,19 @@ class Core:
             OverloadedError: Too much decoded media is in use.
         """
         stages = StageTimes()
+        state: MultiModalApplyState | None = None
         budget = RequestBudget(self._media_config, self._process_budget)
         try:
             gathered = await self._input_processor.gather(prompt, request_id=request_id, budget=budget, stages=stages)
             with gathered.places.noted():
                 state, processed, resolved = await self._process(gathered.inputs, params, stages)
+            placed = await self._make_request(request_id, processed, gathered.inputs, resolved)
         except BaseException:
+            if state is not None:
+                await run_release(self._work_executor, state.close)
             budget.close()
             raise
-        placed = place_prompt_parts(processed, gathered.inputs.prompt_parts)
-        request = make_engine_request(request_id, placed, resolved, self.tokenizer.eos_token_ids)
-        return PreparedPrompt(placed.prompt, request, resolved, state=state, budget=budget, stages=stages, places=gathered.places)
+        return PreparedPrompt(placed.prompt, placed.request, resolved, state=state, budget=budget, stages=stages, places=gathered.places)
 
     async def process_again(self, prepared: PreparedPrompt, missing: Sequence[tuple[bytes, int]], *, lost_before: int = 0) -> None:
         """Processes a prompt again whose items the engine half of the processor cache has lost, and commits them under the same id.
@@ -149,9 +152,7 @@ class Core:
             await self._in_thread(self.processor.restart, state)
             await state.wait_decodes_async()
             processed = await self._in_thread(self.processor.apply_phase2, state)
-        placed = place_prompt_parts(processed, state.inputs.prompt_parts)
-        prepared.prompt = placed.prompt
-        prepared.request = make_engine_request(prepared.commit_id, placed, prepared.params, self.tokenizer.eos_token_ids)
+        prepared.prompt, prepared.request = await self._make_request(prepared.commit_id, processed, state.inputs, prepared.params)
 
     async def process(self, prompt: AnyPrompt) -> ProcessedPrompt:
         """Returns the processed prompt with all tensors, for `generate` of transformers or another engine.
@@ -176,12 +177,7 @@ class Core:
                 return processed
 
     def process_sync(self, prompt: AnyPrompt) -> ProcessedPrompt:
-        """Does what `process` does and blocks, for callers without an event loop.
-
-        Raises:
-            ClientError: As `prepare`.
-            InvariantError: The calling thread runs an event loop, which this would stop.
-        """
+        """Does what `process` does and blocks; raises `InvariantError` too, where the calling thread runs an event loop."""
         return _run_here(self.process, prompt)
 
     async def plan(self, prompt: AnyPrompt) -> ProcessedPrompt:
@@ -197,15 +193,10 @@ class Core:
             gathered = await self._gather(prompt, budget)
             with gathered.places.noted():
                 planned = await self._in_thread(self.processor.plan_prompt, gathered.inputs)
-                return place_prompt_parts(planned, gathered.inputs.prompt_parts).prompt
+                return (await self._in_thread(place_prompt_parts, planned, gathered.inputs.prompt_parts)).prompt
 
     def plan_sync(self, prompt: AnyPrompt) -> ProcessedPrompt:
-        """Does what `plan` does and blocks, for callers without an event loop.
-
-        Raises:
-            ClientError: As `prepare`.
-            InvariantError: The calling thread runs an event loop, which this would stop.
-        """
+        """Does what `plan` does and blocks; raises `InvariantError` too, where the calling thread runs an event loop."""
         return _run_here(self.plan, prompt)
 
     def to_transformers(self, prompt: ProcessedPrompt) -> dict[str, torch.Tensor]:
@@ -284,6 +275,15 @@ class Core:
         for (stage, _), seconds in state.stage_seconds.items():
             stages.add(stage, seconds)
         return state, processed, resolved
+
+    async def _make_request(
+        self, request_id: str, prompt: ProcessedPrompt, inputs: ProcessorInputs, params: SamplingParams
+    ) -> PlacedRequest:
+        eos_token_ids = self.tokenizer.eos_token_ids
+        make = partial(make_engine_request, prompt_parts=inputs.prompt_parts, params=params, eos_token_ids=eos_token_ids)
+        if not inputs.prompt_parts and prompt.prompt_embeds is None:
+            return make(request_id, prompt)
+        return await self._in_thread(make, request_id, prompt)  # embeddings are hashed
 
     async def _in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
         return await run_phase(self._work_executor, partial(work, *arguments), undo=lambda _: None)

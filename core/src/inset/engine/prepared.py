@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from inset.engine.prompt_parts import place_prompt_parts
 from inset.errors import PromptTooLongError
 from inset.identity import framed_sha256
 from inset.inputs import MODALITIES, EngineRequest, MultiModalFeature
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from inset.engine.item_places import ItemPlaces
-    from inset.engine.prompt_parts import PlacedPrompt
     from inset.engine.stage_times import StageTimes
     from inset.inputs import ProcessedPrompt
     from inset.media.budget import RequestBudget
     from inset.processing.apply_state import MultiModalApplyState
     from inset.sampling_params import SamplingParams
 
-__all__ = ["PreparedPrompt", "make_answer_requests", "make_engine_request", "resolve_max_tokens", "token_types"]
+__all__ = ["PlacedRequest", "PreparedPrompt", "make_answer_requests", "make_engine_request", "resolve_max_tokens", "token_types"]
 
 
 class PreparedPrompt:
@@ -93,9 +96,36 @@ def resolve_max_tokens(params: SamplingParams | None, num_prompt_tokens: int, ma
     return params if params.max_tokens is not None else dataclasses.replace(params, max_tokens=room)
 
 
-def make_engine_request(request_id: str, placed: PlacedPrompt, params: SamplingParams, eos_token_ids: tuple[int, ...]) -> EngineRequest:
-    """Returns the request of one answer to a processed prompt."""
-    prompt = placed.prompt
+class PlacedRequest(NamedTuple):
+    """The request of one answer, and the prompt as it has it.
+
+    Attributes:
+        prompt: With no negative ids left.
+        request: For the engine core.
+    """
+
+    prompt: ProcessedPrompt
+    request: EngineRequest
+
+
+def make_engine_request(
+    request_id: str,
+    prompt: ProcessedPrompt,
+    *,
+    prompt_parts: Sequence[np.ndarray[Any, Any]],
+    params: SamplingParams,
+    eos_token_ids: tuple[int, ...],
+) -> PlacedRequest:
+    """Returns the request of one answer to a processed prompt. Finished embeddings are hashed, which takes time where they are long.
+
+    Args:
+        request_id: The name that the engine core knows it by.
+        prompt: As it was processed; where `prompt_parts` stand its token ids are negative.
+        prompt_parts: ``(num_embeds, hidden_size)`` float32 each.
+        params: With `max_tokens` resolved.
+        eos_token_ids: What ends the answer.
+    """
+    prompt, own_features = place_prompt_parts(prompt, prompt_parts)
     features = [
         MultiModalFeature(
             modality=modality,
@@ -111,16 +141,17 @@ def make_engine_request(request_id: str, placed: PlacedPrompt, params: SamplingP
         for index, mm_hash in enumerate(hashes)
     ]
     embeds = prompt.prompt_embeds
-    return EngineRequest(
+    request = EngineRequest(
         request_id=request_id,
         prompt_token_ids=prompt.prompt_token_ids,
-        mm_features=sorted([*features, *placed.features], key=lambda feature: feature.placeholder.offset),
+        mm_features=sorted([*features, *own_features], key=lambda feature: feature.placeholder.offset),
         sampling_params=params,
         eos_token_ids=eos_token_ids,
         prompt_embeds=embeds,
         prompt_embeds_hash=None if embeds is None else framed_sha256(str(embeds.shape).encode(), embeds.tobytes()),
         cache_salt=prompt.cache_salt,
     )
+    return PlacedRequest(prompt, request)
 
 
 def make_answer_requests(prepared: PreparedPrompt) -> list[EngineRequest]:
