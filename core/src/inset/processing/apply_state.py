@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol, Self, TypeVar
 from inset.cache.base import ItemToCommit, ProcessedItem
 from inset.errors import InsetError, InvariantError, OverloadedError
 from inset.media.decode import DecodeJob, collect_media_decodes, collect_media_decodes_async
+from inset.processing.failures import Failures
 
 if TYPE_CHECKING:
     from inset.cache.base import CacheTransaction, CommittedItem, Flight, ProcessorCacheFront
@@ -155,7 +156,7 @@ class MultiModalApplyState:
         Raises:
             InsetError: The first failure in request order, with modality and item index.
         """
-        failures = _Failures()
+        failures = Failures()
         with failures.kept():
             collect_media_decodes(list(self._jobs.values()))
         for item, flight in self._followed():
@@ -174,7 +175,7 @@ class MultiModalApplyState:
         Raises:
             InsetError: The first failure in request order, with modality and item index.
         """
-        failures = _Failures()
+        failures = Failures()
         with failures.kept():
             await collect_media_decodes_async(list(self._jobs.values()))
         for item, flight in self._followed():
@@ -244,31 +245,6 @@ class MultiModalApplyState:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
-
-
-class _Failures:
-    """What went wrong while a request waited, told when all of the waiting is done."""
-
-    def __init__(self) -> None:
-        self._errors: list[InsetError] = []
-
-    def __bool__(self) -> bool:
-        return bool(self._errors)
-
-    @contextmanager
-    def kept(self) -> Iterator[None]:
-        try:
-            yield
-        except InsetError as error:
-            self._errors.append(error)
-
-    def raise_first(self, items: Sequence[ItemState]) -> None:
-        """Raises the failure of the first item in request order; one that lies in no item comes before all."""
-        if self._errors:
-            places: dict[tuple[str | None, int | None], int] = {
-                (item.modality, item.original_index): place for place, item in enumerate(items)
-            }
-            raise min(self._errors, key=lambda error: places.get((error.modality, error.item_index), -1))
 
 
 @contextmanager
