@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from fastapi import FastAPI
@@ -75,9 +75,9 @@ def create_app(engine: AsyncLLM, configs: Configs, *, front_id: str | None = Non
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with engine:
-            yield
-        service.close()
+        with closing(service):
+            async with engine:
+                yield
 
     app = FastAPI(title="Inset", version=inset.__version__, lifespan=lifespan, redirect_slashes=False, openapi_url=None)
     app.state.service = service = Service(engine, configs, front_id=front_id)
