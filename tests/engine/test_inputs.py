@@ -78,11 +78,12 @@ def test_prompt_embeddings_answer_alike_in_any_type_and_as_the_only_part_of_a_ch
     assert answer(llm, {"prompt_embeds": rows(5, seed=1)}) != answers[0]
 
 
-@pytest.mark.parametrize("others", [("hello",), ({"type": "prompt_embeds", "prompt_embeds": rows(2)},)], ids=["text", "embeddings"])
-def test_prompt_embeddings_beside_anything_else_are_refused_with_their_place(llm: LLM, others: tuple[Any, ...]) -> None:
-    with pytest.raises(InvalidRequestError, match="whole prompt") as caught:
-        llm.chat(ask({"type": "prompt_embeds", "prompt_embeds": rows(3)}, *others), GREEDY)
-    assert caught.value.parameter == "messages[0].content[0]"
+def test_prompt_embeddings_beside_other_parts_stand_where_they_were_put(llm: LLM) -> None:
+    given = {"type": "prompt_embeds", "prompt_embeds": rows(3)}
+    other = {"type": "prompt_embeds", "prompt_embeds": rows(3, seed=1)}
+    answers = [llm.chat(ask(*parts), GREEDY)[0] for parts in (("hello", given), (given, "hello"), ("hello", other))]
+    assert len({len(output.prompt_token_ids) for output in answers}) == 1
+    assert len({tuple(output.outputs[0].token_ids) for output in answers}) == 3
 
 
 def test_embeddings_of_pictures_answer_alike_under_every_name(llm: LLM) -> None:
@@ -114,7 +115,7 @@ def test_stage_times_are_those_of_the_stages_that_happened(llm: LLM, picture: Pi
     picture(1).save(encoded, "PNG")
     path = tmp_path / "b.png"
     picture(2).save(path)
-    text = {"render", "plan", "queue", "prefill", "decode_tokens"}
+    text = {"render", "plan", "transfer", "queue", "prefill", "decode_tokens"}
     made = {"decode", "materialize", "encode"}
 
     def with_image(value: Any) -> dict[str, Any]:

@@ -102,7 +102,8 @@ def test_connector_reads_through_another_one_which_is_opened_and_closed_once() -
     ],
 )
 def test_limits_and_rules_hold_for_what_a_connector_reads_through_another(url: str, error_class: type[Exception], words: str) -> None:
-    config = MediaConfig(max_item_download_bytes=5000, max_fetch_attempts=1, allowed_media_domains=("2", "5", "6", "nothing", "bug"))
+    allowed = ("2", "5", "6", "nothing", "bug", "first+file:")
+    config = MediaConfig(max_item_download_bytes=5000, max_fetch_attempts=1, allowed_media_domains=allowed)
     with MediaFetcher([FirstByteConnector(), ShelfConnector()], config) as fetcher:
         with pytest.raises(error_class, match=words):
             fetcher.fetch_image(url, EncodedBytesIO())

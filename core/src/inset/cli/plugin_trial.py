@@ -101,7 +101,7 @@ def try_connector(host: PluginHost, name: str) -> None:
     Each URL must give bytes or a `ClientError`, in time, and its secrets must stay out of the message.
 
     Raises:
-        NotTriedError: It needs options or something that is not installed, or opens connections by itself.
+        NotTriedError: It needs options or something that is not installed, opens connections by itself, or is not written yet.
         PluginContractError: The factory gives something else, or a URL ends in another way.
     """
     from inset.media.connector_set import ConnectorSet
@@ -139,6 +139,8 @@ def _try_url(fetcher: MediaFetcher, url: str) -> None:
     except ConfigError as error:
         raise NotTriedError(str(error)) from error
     except ClientError as error:
+        if isinstance(error.__cause__, NotImplementedError):
+            raise NotTriedError(f"it is not written yet: {error.__cause__}") from error
         if error.code == "connector_failed":
             raise PluginContractError(f"{shown} ends in: {error}") from error
         if _SECRET in str(error):
