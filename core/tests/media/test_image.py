@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import struct
 import subprocess
 import sys
@@ -13,39 +12,19 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from PIL import Image, ImageOps
+from PIL import Image
 
 from inset.config import MediaConfig
 from inset.errors import InvalidRequestError, MediaDecodeError, TooLargeError
 from inset.identity import JSON
 from inset.media.header import MediaHeader
 from inset.media.image import ImageIO
-from inset.media.ref import MediaRef
 from inset.testing.conformance.media_io import MediaIOConformance
+from inset.testing.decoded_images import decode_image, load_image, pillow_rgb
 from inset.testing.sample_images import deflated_zeros, encode_image, exif_block, make_pixels, make_png
 
 PIXELS = make_pixels(48, 36)
 PICTURE = Image.fromarray(PIXELS)
-
-
-def load(data: bytes, options: Mapping[str, JSON] | None = None, config: MediaConfig | None = None) -> MediaRef[NDArray[np.uint8]]:
-    return ImageIO(options or {}, config or MediaConfig()).load_bytes_ref(data)
-
-
-def decode(data: bytes, options: Mapping[str, JSON] | None = None) -> NDArray[np.uint8]:
-    ref = load(data, options)
-    array = ref.decode()
-    assert array.shape[:2] == (ref.header.height, ref.header.width)
-    assert array.nbytes == ref.header.decoded_bytes
-    assert array.dtype == np.uint8
-    assert array.flags.c_contiguous
-    return array
-
-
-def pillow_rgb(data: bytes) -> NDArray[np.uint8]:
-    """What Pillow alone makes of a file without transparency."""
-    image = Image.open(io.BytesIO(data))
-    return np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
 
 
 class ImageConformance(MediaIOConformance):
@@ -85,32 +64,32 @@ class TestFormats:
     @pytest.mark.parametrize("image_format", ["JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG2000"])
     def test_every_allowed_format_gives_the_pixels_that_pillow_gives(self, image_format: str) -> None:
         data = encode_image(PICTURE, image_format)
-        np.testing.assert_array_equal(decode(data), pillow_rgb(data))
-        assert load(data).header.format == image_format
+        np.testing.assert_array_equal(decode_image(data), pillow_rgb(data))
+        assert load_image(data).header.format == image_format
 
     @pytest.mark.parametrize(
         "options", [{"progressive": True}, {"subsampling": 0}, {"subsampling": 2, "optimize": True}, {"quality": 5}], ids=str
     )
     def test_jpeg_variants_give_the_pixels_that_pillow_gives(self, options: dict[str, Any]) -> None:
         data = encode_image(make_pixels(123, 77), "JPEG", **options)
-        np.testing.assert_array_equal(decode(data), pillow_rgb(data))
+        np.testing.assert_array_equal(decode_image(data), pillow_rgb(data))
 
     @pytest.mark.parametrize(("width", "height"), [(2100, 1100), (7, 300_001), (2_100_001, 1)])
     def test_large_and_extreme_sizes_are_exact(self, width: int, height: int) -> None:
         pixels = make_pixels(width, height)
-        np.testing.assert_array_equal(decode(encode_image(pixels, "PNG", compress_level=1)), pixels)
+        np.testing.assert_array_equal(decode_image(encode_image(pixels, "PNG", compress_level=1)), pixels)
 
     @pytest.mark.parametrize(("width", "height"), [(1, 1), (1, 50), (50, 1), (3, 2000), (2000, 3)])
     def test_small_sizes_are_exact(self, width: int, height: int) -> None:
         pixels = make_pixels(width, height)
         for image_format in ("PNG", "BMP", "TIFF"):
-            np.testing.assert_array_equal(decode(encode_image(pixels, image_format)), pixels)
+            np.testing.assert_array_equal(decode_image(encode_image(pixels, image_format)), pixels)
 
     @pytest.mark.parametrize("image_format", ["GIF", "WEBP", "PNG", "TIFF", "AVIF"])
     def test_first_frame_stands_for_an_animation(self, image_format: str) -> None:
         frames = [Image.new("RGB", (16, 8), colour) for colour in ("red", "lime", "blue")]
         data = encode_image(frames[0], image_format, save_all=True, append_images=frames[1:])
-        array = decode(data)
+        array = decode_image(data)
         assert array.shape == (8, 16, 3)
         assert np.abs(array.astype(int) - (255, 0, 0)).max() < 12
 
@@ -135,28 +114,28 @@ class TestFormats:
     )
     def test_what_is_not_read_is_refused_by_name(self, data: bytes, name: str) -> None:
         with pytest.raises(MediaDecodeError, match=name) as caught:
-            load(data)
+            load_image(data)
         assert caught.value.code == "unsupported_image_format"
         assert "JPEG, PNG" in caught.value.message
 
     def test_refusal_of_text_takes_linear_time(self) -> None:
         with pytest.raises(MediaDecodeError):
-            load(b"<?xml" + b"<!--" * 100_000)
+            load_image(b"<?xml" + b"<!--" * 100_000)
 
     def test_formats_outside_the_list_stay_outside_even_if_pillow_reads_them(self) -> None:
         Image.init()
         for image_format in ("ICO", "PPM", "PCX", "TGA", "DDS"):
             with pytest.raises(MediaDecodeError):
-                load(encode_image(PICTURE, image_format))
+                load_image(encode_image(PICTURE, image_format))
 
     def test_multi_picture_jpeg_gives_its_first(self) -> None:
         data = encode_image(PICTURE, "MPO", save_all=True, append_images=[Image.new("RGB", (48, 36))])
-        np.testing.assert_array_equal(decode(data), pillow_rgb(data))
+        np.testing.assert_array_equal(decode_image(data), pillow_rgb(data))
 
 
 class TestDamage:
     def test_truncated_pixels_fail_at_decode_with_the_place(self) -> None:
-        ref = load(encode_image(make_pixels(200, 200), "JPEG")[:-300])
+        ref = load_image(encode_image(make_pixels(200, 200), "JPEG")[:-300])
         with pytest.raises(MediaDecodeError, match="JPEG image is truncated or damaged") as caught:
             ref.decode()
         assert (caught.value.status, caught.value.stage, caught.value.modality) == (422, "decode", "image")
@@ -166,7 +145,7 @@ class TestDamage:
         data = encode_image(PICTURE, image_format)
         for length in range(1, len(data), max(1, len(data) // 60)):
             try:
-                assert decode(data[:length]).shape == (36, 48, 3)
+                assert decode_image(data[:length]).shape == (36, 48, 3)
             except MediaDecodeError as error:
                 assert error.modality == "image"  # noqa: PT017 - either outcome is right
 
@@ -180,23 +159,23 @@ class TestDamage:
             length = len(broken[start : start + (8 if turn % 2 else 100)])
             broken[start : start + length] = rng.bytes(length) if turn % 2 else bytes(length)
             try:
-                decode(bytes(broken))
+                decode_image(bytes(broken))
             except (MediaDecodeError, TooLargeError) as error:
                 assert error.modality == "image"  # noqa: PT017 - either outcome is right
 
     def test_label_that_lies_is_ignored_because_content_decides(self) -> None:
-        assert load(encode_image(PICTURE, "PNG")).header.format == "PNG"
+        assert load_image(encode_image(PICTURE, "PNG")).header.format == "PNG"
 
     def test_image_without_pixels_is_refused(self) -> None:
         with pytest.raises(MediaDecodeError):
-            load(make_png(0, 5, bit_depth=8, colour_type=2, packed_rows=zlib.compress(b"")))
+            load_image(make_png(0, 5, bit_depth=8, colour_type=2, packed_rows=zlib.compress(b"")))
 
     def test_header_that_promises_more_than_there_is_gives_an_error_or_its_own_size(self) -> None:
         """Pillow leaves rows black that a complete PNG stream does not give; what was reserved still holds."""
         data = make_png(100, 100, bit_depth=8, colour_type=2, packed_rows=zlib.compress(bytes(301 * 3)))
-        assert decode(data).shape == (100, 100, 3)
+        assert decode_image(data).shape == (100, 100, 3)
         with pytest.raises(MediaDecodeError):
-            decode(make_png(100, 100, bit_depth=8, colour_type=2, packed_rows=zlib.compress(bytes(301 * 100))[:-6]))
+            decode_image(make_png(100, 100, bit_depth=8, colour_type=2, packed_rows=zlib.compress(bytes(301 * 100))[:-6]))
 
     def test_decoded_size_other_than_the_headers_is_an_error(self) -> None:
         io_ = ImageIO({}, MediaConfig())
@@ -210,15 +189,15 @@ class TestDamage:
         for tag, value in entries:
             directory += struct.pack("<HHII", tag, 4, 1, value)
         with pytest.raises(MediaDecodeError, match="tiles"):
-            load(b"II*\0\x08\0\0\0" + directory + bytes(200))
+            load_image(b"II*\0\x08\0\0\0" + directory + bytes(200))
 
 
 class TestCaps:
     def test_pixel_cap_is_held_at_fetch(self) -> None:
         data = encode_image(PICTURE, "PNG")
-        assert load(data, config=MediaConfig(max_image_pixels=48 * 36)).header.width == 48
+        assert load_image(data, config=MediaConfig(max_image_pixels=48 * 36)).header.width == 48
         with pytest.raises(TooLargeError, match="48x36") as caught:
-            load(data, config=MediaConfig(max_image_pixels=48 * 36 - 1))
+            load_image(data, config=MediaConfig(max_image_pixels=48 * 36 - 1))
         assert (caught.value.status, caught.value.stage, caught.value.modality) == (413, "probe", "image")
 
     @pytest.mark.parametrize("make_bomb", ["png_bomb", "webp_bomb", "gif_bomb"])
@@ -289,26 +268,29 @@ class TestImageId:
         return encode_image(pixels, image_format, exif=exif_block(1, image_id=image_id))
 
     def test_is_ignored_unless_trusted(self) -> None:
-        assert load(self.make("one")).key != load(self.make("one", PIXELS[::-1])).key
-        assert load(self.make("one")).header.image_id is None
+        assert load_image(self.make("one")).key != load_image(self.make("one", PIXELS[::-1])).key
+        assert load_image(self.make("one")).header.image_id is None
 
     def test_names_an_image_across_encodings_when_trusted(self) -> None:
-        keys = {load(self.make("one", image_format=name), config=self.TRUSTING).key for name in ("PNG", "JPEG", "WEBP")}
+        keys = {load_image(self.make("one", image_format=name), config=self.TRUSTING).key for name in ("PNG", "JPEG", "WEBP")}
         assert len(keys) == 1
 
     @pytest.mark.parametrize("change", [{"image_id": "two"}, {"pixels": PIXELS[:, :24]}])
     def test_another_id_or_another_size_is_another_item(self, change: Mapping[str, Any]) -> None:
-        one = load(self.make("one"), config=self.TRUSTING)
-        other = load(self.make(**{"image_id": "one", **change}), config=self.TRUSTING)
+        one = load_image(self.make("one"), config=self.TRUSTING)
+        other = load_image(self.make(**{"image_id": "one", **change}), config=self.TRUSTING)
         assert one.key != other.key
 
     def test_other_options_are_another_item(self) -> None:
         data = self.make("one")
-        assert load(data, config=self.TRUSTING).key != load(data, {"image_mode": "L"}, self.TRUSTING).key
+        assert load_image(data, config=self.TRUSTING).key != load_image(data, {"image_mode": "L"}, self.TRUSTING).key
 
     @pytest.mark.parametrize("image_id", [None, "", " "])
     def test_images_without_one_go_by_their_bytes(self, image_id: str | None) -> None:
-        assert load(self.make(image_id), config=self.TRUSTING).key != load(self.make(image_id, PIXELS[::-1]), config=self.TRUSTING).key
+        assert (
+            load_image(self.make(image_id), config=self.TRUSTING).key
+            != load_image(self.make(image_id, PIXELS[::-1]), config=self.TRUSTING).key
+        )
 
 
 IDENTICAL_BYTES: tuple[tuple[str, Callable[[], tuple[bytes, bytes]]], ...] = (
@@ -327,12 +309,12 @@ def _with_palette(palette: list[int]) -> bytes:
 @pytest.mark.parametrize(("what", "make"), IDENTICAL_BYTES, ids=[name for name, _ in IDENTICAL_BYTES])
 def test_equal_pixel_bytes_of_other_size_mode_or_palette_are_other_items(what: str, make: Callable[[], tuple[bytes, bytes]]) -> None:
     first, second = make()
-    assert load(first).key != load(second).key, what
+    assert load_image(first).key != load_image(second).key, what
 
 
 def test_equal_long_prefixes_are_other_items() -> None:
     data = encode_image(make_pixels(300, 300), "PNG")
-    assert load(data + b"\0").key != load(data + b"\1").key
+    assert load_image(data + b"\0").key != load_image(data + b"\1").key
 
 
 def test_hashing_decodes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -345,7 +327,7 @@ def test_hashing_decodes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Image.Image, "load", count)
     for image_format in ("JPEG", "PNG", "GIF", "BMP"):
-        ref = load(encode_image(PIXELS, image_format))
+        ref = load_image(encode_image(PIXELS, image_format))
         loads.clear()
         assert len(ref.key) == 32
         assert (ref.is_decoded, loads) == (False, [])

@@ -4,43 +4,16 @@ from __future__ import annotations
 
 import io
 import zlib
-from collections.abc import Mapping
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
-from PIL import Image, ImageOps
+from PIL import Image
 
-from inset.config import MediaConfig
-from inset.identity import JSON
-from inset.media.image import ImageIO
-from inset.media.ref import MediaRef
+from inset.testing.decoded_images import decode_image, load_image, pillow_rgb
 from inset.testing.sample_images import encode_image, exif_block, make_pixels, make_png, png_chunk
 
 PIXELS = make_pixels(48, 36)
-
-
 PICTURE = Image.fromarray(PIXELS)
-
-
-def load(data: bytes, options: Mapping[str, JSON] | None = None, config: MediaConfig | None = None) -> MediaRef[NDArray[np.uint8]]:
-    return ImageIO(options or {}, config or MediaConfig()).load_bytes_ref(data)
-
-
-def decode(data: bytes, options: Mapping[str, JSON] | None = None) -> NDArray[np.uint8]:
-    ref = load(data, options)
-    array = ref.decode()
-    assert array.shape[:2] == (ref.header.height, ref.header.width)
-    assert array.nbytes == ref.header.decoded_bytes
-    assert array.dtype == np.uint8
-    assert array.flags.c_contiguous
-    return array
-
-
-def pillow_rgb(data: bytes) -> NDArray[np.uint8]:
-    """What Pillow alone makes of a file without transparency."""
-    image = Image.open(io.BytesIO(data))
-    return np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
 
 
 class TestOrientation:
@@ -49,19 +22,19 @@ class TestOrientation:
     def test_exif_orientation_is_known_from_the_header_and_applied(self, image_format: str, orientation: int) -> None:
         lossless = {"WEBP": {"lossless": True}}.get(image_format, {})
         data = encode_image(PICTURE, image_format, exif=exif_block(orientation), **lossless)
-        np.testing.assert_array_equal(decode(data), pillow_rgb(data))
-        header = load(data).header
+        np.testing.assert_array_equal(decode_image(data), pillow_rgb(data))
+        header = load_image(data).header
         assert (header.width, header.height) == ((48, 36) if orientation < 5 else (36, 48))
 
     def test_orientation_is_part_of_the_spec(self) -> None:
-        ref = load(encode_image(PICTURE, "JPEG", exif=exif_block(8)))
+        ref = load_image(encode_image(PICTURE, "JPEG", exif=exif_block(8)))
         assert ref.spec.settings["orientation"] == ref.header.orientation == 8
 
     def test_png_exif_behind_the_pixels_is_found_without_decoding(self) -> None:
         behind = png_chunk(b"eXIf", exif_block(6).removeprefix(b"Exif\0\0"))
         rows = b"".join(b"\0" + row.tobytes() for row in PIXELS)
         data = make_png(48, 36, bit_depth=8, colour_type=2, packed_rows=zlib.compress(rows), behind=behind)
-        ref = load(data)
+        ref = load_image(data)
         assert (ref.header.width, ref.header.height, ref.header.orientation) == (36, 48, 6)
         np.testing.assert_array_equal(ref.decode(), np.rot90(PIXELS, -1))
         np.testing.assert_array_equal(ref.decode(), pillow_rgb(data))
@@ -75,7 +48,7 @@ class TestOrientation:
         rows = zlib.compress(b"".join(b"\0" + row.tobytes() for row in PIXELS))
         place = {"behind" if is_late else "before": chunk}
         data = make_png(48, 36, bit_depth=8, colour_type=2, packed_rows=rows, **place)
-        np.testing.assert_array_equal(decode(data), PIXELS[::-1, ::-1])
+        np.testing.assert_array_equal(decode_image(data), PIXELS[::-1, ::-1])
 
     @pytest.mark.parametrize("kind", [b"tEXt", b"zTXt"])
     def test_png_exif_as_hexadecimal_text_is_found(self, kind: bytes) -> None:
@@ -84,15 +57,15 @@ class TestOrientation:
         body = b"Raw profile type exif\0" + (b"\0" + zlib.compress(text) if kind == b"zTXt" else text)
         rows = zlib.compress(b"".join(b"\0" + row.tobytes() for row in PIXELS))
         data = make_png(48, 36, bit_depth=8, colour_type=2, packed_rows=rows, before=png_chunk(kind, body))
-        np.testing.assert_array_equal(decode(data), pillow_rgb(data))
-        assert load(data).header.orientation == 3
+        np.testing.assert_array_equal(decode_image(data), pillow_rgb(data))
+        assert load_image(data).header.orientation == 3
 
     @pytest.mark.parametrize("image_format", ["JPEG", "WEBP"])
     def test_xmp_orientation_counts_where_exif_says_none(self, image_format: str) -> None:
         xmp = b'<x:xmpmeta><rdf:Description tiff:Orientation="6"/></x:xmpmeta>'
         data = encode_image(PICTURE, image_format, xmp=xmp)
-        assert load(data).header.orientation == 6
-        np.testing.assert_array_equal(decode(data), pillow_rgb(data))
+        assert load_image(data).header.orientation == 6
+        np.testing.assert_array_equal(decode_image(data), pillow_rgb(data))
 
     @pytest.mark.filterwarnings("ignore:Corrupt EXIF data")
     @pytest.mark.parametrize(
@@ -102,8 +75,8 @@ class TestOrientation:
     def test_broken_exif_says_nothing_and_harms_nothing(self, block: bytes) -> None:
         plain = encode_image(PICTURE, "PNG")
         data = plain[:33] + png_chunk(b"eXIf", block.removeprefix(b"Exif\0\0")) + plain[33:]
-        assert load(data).header.orientation == 1
-        np.testing.assert_array_equal(decode(data), PIXELS)
+        assert load_image(data).header.orientation == 1
+        np.testing.assert_array_equal(decode_image(data), PIXELS)
         jpeg = encode_image(PICTURE, "JPEG", exif=block)
-        assert load(jpeg).header.orientation == 1
-        np.testing.assert_array_equal(decode(jpeg), np.asarray(Image.open(io.BytesIO(jpeg))))
+        assert load_image(jpeg).header.orientation == 1
+        np.testing.assert_array_equal(decode_image(jpeg), np.asarray(Image.open(io.BytesIO(jpeg))))

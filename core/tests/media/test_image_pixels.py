@@ -2,52 +2,22 @@
 
 from __future__ import annotations
 
-import io
 import struct
 import zlib
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
-from PIL import Image, ImageOps
+from PIL import Image
 
-from inset.config import MediaConfig
 from inset.errors import MediaDecodeError
-from inset.identity import JSON
-from inset.media.image import ImageIO
 from inset.media.image_pixels import convert_mode
-from inset.media.ref import MediaRef
+from inset.testing.decoded_images import decode_image, load_image, pillow_rgb
 from inset.testing.sample_images import encode_image, make_pixels, make_png, png_chunk
 
 PIXELS = make_pixels(48, 36)
-
-
 PICTURE = Image.fromarray(PIXELS)
-
-
 WHITE = (255, 255, 255)
-
-
-def load(data: bytes, options: Mapping[str, JSON] | None = None, config: MediaConfig | None = None) -> MediaRef[NDArray[np.uint8]]:
-    return ImageIO(options or {}, config or MediaConfig()).load_bytes_ref(data)
-
-
-def decode(data: bytes, options: Mapping[str, JSON] | None = None) -> NDArray[np.uint8]:
-    ref = load(data, options)
-    array = ref.decode()
-    assert array.shape[:2] == (ref.header.height, ref.header.width)
-    assert array.nbytes == ref.header.decoded_bytes
-    assert array.dtype == np.uint8
-    assert array.flags.c_contiguous
-    return array
-
-
-def pillow_rgb(data: bytes) -> NDArray[np.uint8]:
-    """What Pillow alone makes of a file without transparency."""
-    image = Image.open(io.BytesIO(data))
-    return np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
 
 
 class TestTransparency:
@@ -56,25 +26,25 @@ class TestTransparency:
         rgba[..., :3] = (9, 200, 30)
         rgba[:2, :, 3] = 255
         data = encode_image(rgba, "PNG")
-        array = decode(data)
+        array = decode_image(data)
         assert (array[:2] == (9, 200, 30)).all()
         assert (array[2:] == WHITE).all()
-        assert (decode(data, {"rgba_background_color": [0, 0, 255]})[2:] == (0, 0, 255)).all()
+        assert (decode_image(data, {"rgba_background_color": [0, 0, 255]})[2:] == (0, 0, 255)).all()
 
     def test_half_transparent_pixels_are_mixed(self) -> None:
         data = encode_image(np.full((2, 2, 4), (0, 0, 0, 128), np.uint8), "PNG")
-        assert np.abs(decode(data).astype(int) - 127).max() <= 1
+        assert np.abs(decode_image(data).astype(int) - 127).max() <= 1
 
     def test_grey_with_alpha(self) -> None:
         image = Image.merge("LA", (Image.new("L", (4, 4), 10), Image.new("L", (4, 4), 0)))
-        assert (decode(encode_image(image, "PNG")) == 255).all()
+        assert (decode_image(encode_image(image, "PNG")) == 255).all()
 
     @pytest.mark.parametrize("transparency", [1, bytes([255, 0, 255])], ids=["index", "bytes"])
     def test_palette_with_transparency(self, transparency: int | bytes) -> None:
         image = Image.new("P", (3, 1))
         image.putpalette([255, 0, 0, 0, 255, 0, 0, 0, 255])
         image.putdata([0, 1, 2])
-        assert decode(encode_image(image, "PNG", transparency=transparency)).tolist() == [[[255, 0, 0], [255, 255, 255], [0, 0, 255]]]
+        assert decode_image(encode_image(image, "PNG", transparency=transparency)).tolist() == [[[255, 0, 0], [255, 255, 255], [0, 0, 255]]]
 
     def test_palette_with_an_alpha_channel(self) -> None:
         """Mode PA, which no file holds as such: what an embedder hands over in memory."""
@@ -88,23 +58,23 @@ class TestTransparency:
         image = Image.new("P", (2, 1))
         image.putpalette([1, 2, 3, 4, 5, 6])
         image.putdata([0, 1])
-        assert decode(encode_image(image, "PNG")).tolist() == [[[1, 2, 3], [4, 5, 6]]]
+        assert decode_image(encode_image(image, "PNG")).tolist() == [[[1, 2, 3], [4, 5, 6]]]
 
     def test_transparent_gif(self) -> None:
         image = Image.new("P", (2, 1))
         image.putpalette([1, 2, 3, 4, 5, 6])
         image.putdata([0, 1])
-        assert decode(encode_image(image, "GIF", transparency=1)).tolist() == [[[1, 2, 3], [255, 255, 255]]]
+        assert decode_image(encode_image(image, "GIF", transparency=1)).tolist() == [[[1, 2, 3], [255, 255, 255]]]
 
     @pytest.mark.parametrize(("mode", "colour"), [("RGB", (9, 9, 9)), ("L", 9), ("1", 0)])
     def test_transparent_colour_key(self, mode: str, colour: Any) -> None:
         data = encode_image(Image.new(mode, (2, 2), colour), "PNG", transparency=colour)
-        assert (decode(data) == 255).all()
+        assert (decode_image(data) == 255).all()
 
     def test_sixteen_bit_grey_with_a_transparent_level(self) -> None:
         rows = zlib.compress(b"\0" + struct.pack(">2H", 1000, 0))
         data = make_png(2, 1, bit_depth=16, colour_type=0, packed_rows=rows, before=png_chunk(b"tRNS", struct.pack(">H", 1000)))
-        assert decode(data).tolist() == [[[255] * 3, [0] * 3]]
+        assert decode_image(data).tolist() == [[[255] * 3, [0] * 3]]
 
     def test_premultiplied_grey_and_colour_are_straightened(self) -> None:
         for mode, value in (("La", (64, 128)), ("RGBa", (64, 64, 64, 128))):
@@ -113,11 +83,11 @@ class TestTransparency:
 
     @pytest.mark.parametrize(("mode", "shape"), [("RGBA", (36, 48, 4)), ("L", (36, 48, 1)), ("RGB", (36, 48, 3))])
     def test_other_modes_can_be_asked_for(self, mode: str, shape: tuple[int, ...]) -> None:
-        assert decode(encode_image(PICTURE.convert("RGBA"), "PNG"), {"image_mode": mode}).shape == shape
+        assert decode_image(encode_image(PICTURE.convert("RGBA"), "PNG"), {"image_mode": mode}).shape == shape
 
     def test_alpha_is_kept_where_it_is_asked_for(self) -> None:
         rgba = np.full((2, 2, 4), (1, 2, 3, 4), np.uint8)
-        np.testing.assert_array_equal(decode(encode_image(rgba, "PNG"), {"image_mode": "RGBA"}), rgba)
+        np.testing.assert_array_equal(decode_image(encode_image(rgba, "PNG"), {"image_mode": "RGBA"}), rgba)
 
 
 class TestGreyAndPrint:
@@ -132,31 +102,31 @@ class TestGreyAndPrint:
             directory += struct.pack(byte_order + ("HHIHxx" if kind == 3 else "HHII"), tag, kind, 1, value)
         data = magic + struct.pack(byte_order + "I", 8) + directory + bytes(4)
         data += self.LEVELS.astype(byte_order + "u2").tobytes()
-        assert load(data).header.mode in {"I;16", "I;16B"}
-        assert decode(data)[0, :, 0].tolist() == [0, 1, 1, 128, 255]
+        assert load_image(data).header.mode in {"I;16", "I;16B"}
+        assert decode_image(data)[0, :, 0].tolist() == [0, 1, 1, 128, 255]
 
     def test_sixteen_bit_png_is_scaled(self) -> None:
-        assert decode(encode_image(self.LEVELS, "PNG"))[0, :, 0].tolist() == [0, 1, 1, 128, 255]
+        assert decode_image(encode_image(self.LEVELS, "PNG"))[0, :, 0].tolist() == [0, 1, 1, 128, 255]
 
     def test_thirty_two_bit_grey_counts_as_sixteen(self) -> None:
         data = encode_image(np.array([[-5, 0, 65535, 2**31 - 1]], np.int32), "TIFF")
-        assert decode(data)[0, :, 0].tolist() == [0, 0, 255, 255]
+        assert decode_image(data)[0, :, 0].tolist() == [0, 0, 255, 255]
 
     @pytest.mark.parametrize(
         ("values", "levels"), [([0.0, 0.5, 1.0], [0, 128, 255]), ([0.0, 99.6, 300.0], [0, 100, 255]), ([-1.0, 0.2], [0, 51])]
     )
     def test_float_grey_is_scaled(self, values: list[float], levels: list[int]) -> None:
-        assert decode(encode_image(np.array([values], np.float32), "TIFF"))[0, :, 0].tolist() == levels
+        assert decode_image(encode_image(np.array([values], np.float32), "TIFF"))[0, :, 0].tolist() == levels
 
     def test_float_grey_with_what_is_no_number_is_refused(self) -> None:
-        ref = load(encode_image(np.array([[0.5, np.nan]], np.float32), "TIFF"))
+        ref = load_image(encode_image(np.array([[0.5, np.nan]], np.float32), "TIFF"))
         with pytest.raises(MediaDecodeError, match="not numbers"):
             ref.decode()
 
     def test_one_bit(self) -> None:
         image = Image.new("1", (9, 3), 1)
         image.putpixel((4, 1), 0)
-        assert decode(encode_image(image, "PNG"))[1, 3:6, 1].tolist() == [255, 0, 255]
+        assert decode_image(encode_image(image, "PNG"))[1, 3:6, 1].tolist() == [255, 0, 255]
 
     @pytest.mark.parametrize("has_marker", [True, False])
     def test_cmyk_is_taken_as_pillow_gives_it(self, has_marker: bool) -> None:
@@ -165,5 +135,5 @@ class TestGreyAndPrint:
         if not has_marker and marker >= 0:
             length = int.from_bytes(data[marker + 2 : marker + 4], "big")
             data = data[:marker] + data[marker + 2 + length :]
-        assert load(data).header.mode == "CMYK"
-        np.testing.assert_array_equal(decode(data), pillow_rgb(data))
+        assert load_image(data).header.mode == "CMYK"
+        np.testing.assert_array_equal(decode_image(data), pillow_rgb(data))
