@@ -31,17 +31,23 @@ TEXTS = (
 )
 
 ASKED = [
-    ("one-shape.png", "What is in the picture?", "an orange star"),
-    ("one-shape.png", "What colour is the star?", "orange"),
-    ("two-shapes.jpg", "What is in the picture?", "a red circle and a blue square"),
-    ("two-shapes.jpg", "What colour is the circle?", "red"),
-    ("two-shapes.jpg", "How many shapes are there?", "2"),
-    ("three-shapes.webp", "How many shapes are there?", "3"),
-    ("nothing.png", "What is in the picture?", "nothing"),
-    ("nothing.png", "How many shapes are there?", "0"),
+    (("one-shape.png",), "What is in the picture?", "an orange star"),
+    (("one-shape.png",), "What colour is the star?", "orange"),
+    (("two-shapes.jpg",), "What is in the picture?", "a red circle and a blue square"),
+    (("two-shapes.jpg",), "What colour is the circle?", "red"),
+    (("two-shapes.jpg",), "How many shapes are there?", "2"),
+    (("three-shapes.webp",), "How many shapes are there?", "3"),
+    (("nothing.png",), "What is in the picture?", "nothing"),
+    (("nothing.png",), "How many shapes are there?", "0"),
+    (("two-shapes.jpg",), "Is there a blue square?", "yes"),
+    (("two-shapes.jpg",), "Is there a star?", "no"),
+    (("two-shapes.jpg",), "Is the circle left or right of the square?", "left"),
+    (("one-shape.png", "two-shapes.jpg"), "Which picture has a star?", "the first"),
+    (("one-shape.png", "two-shapes.jpg"), "Do both pictures show the same shapes?", "no"),
+    (("two-shapes.jpg", "one-shape.png"), "What is in the second picture?", "an orange star"),
 ]
 ASKED_OF_CLIPS = [
-    ("changes.mp4", "What colour is the star at the end?", "yellow"),
+    (("changes.mp4",), "What colour is the star at the end?", "yellow"),
 ]
 
 
@@ -118,7 +124,7 @@ def test_model_is_right_about_the_samples(checkpoint: Path, samples: Path, answe
         return picture_file(np.array(Image.open(samples / name).convert("RGB")))
 
     asked = ASKED + (ASKED_OF_CLIPS if checkpoint.name == "shapes-qwen-vl" else [])
-    tasks = [Task(0, (file(name),), Question("sample", text, right)) for name, text, right in asked]
+    tasks = [Task(0, tuple(map(file, names)), Question("sample", text, right)) for names, text, right in asked]
     assert answerer(tasks) == [task.question.answer for task in tasks]
 
 
