@@ -48,6 +48,7 @@ ASKED = [
 ]
 ASKED_OF_CLIPS = [
     (("changes.mp4",), "What colour is the star at the end?", "yellow"),
+    (("moves.mp4",), "Which way does the heart move?", "right"),
 ]
 
 
