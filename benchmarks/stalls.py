@@ -7,7 +7,6 @@ longest that ``/health`` took meanwhile, and the longest that it took just befor
 from __future__ import annotations
 
 import argparse
-import base64
 import http.client
 import json
 import threading
@@ -16,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from benchmarks.serve import make_image, served
+from benchmarks.serve import LARGE, data_url, served
 
 ROUNDS: Final = 200
 
@@ -26,8 +25,7 @@ def _message(content: bytes) -> bytes:
 
 
 def _picture(form: str) -> bytes:
-    data = base64.b64encode(make_image(1, (4000, 3000), form))
-    return _message(b'[{"type":"image_url","image_url":{"url":"data:image/png;base64,' + data + b'"}},"what is it?"]')
+    return _message(json.dumps([{"type": "image_url", "image_url": {"url": data_url(1, LARGE, form)}}, "what is it?"]).encode())
 
 
 BODIES: Final[dict[str, Callable[[], bytes]]] = {

@@ -24,11 +24,7 @@ from inset.processing.inputs import ProcessorInputs
 from inset.processing.processor import MultiModalProcessor
 
 MakeProcessor = Callable[..., MultiModalProcessor]
-
-
 MakePng = Callable[..., bytes]
-
-
 TIME_LIMIT_SECONDS = 30.0
 
 

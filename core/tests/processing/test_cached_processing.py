@@ -22,30 +22,17 @@ from inset.processing.apply_state import MultiModalApplyState
 from inset.processing.inputs import ProcessorInputs
 from inset.processing.phases import run_phase
 from inset.processing.processor import MultiModalProcessor
+from inset.testing.image_requests import finish, image_inputs
 
 MakeProcessor = Callable[..., MultiModalProcessor]
 MakePng = Callable[..., bytes]
 TIME_LIMIT_SECONDS = 30.0
 
 
-def inputs(mm_data: object = None, *, request_id: str = "r", **fields: Any) -> ProcessorInputs:
-    items = mm_data if isinstance(mm_data, list) else [mm_data]
-    prompt = "<image>" * len(items)
-    return ProcessorInputs(request_id=request_id, prompt=prompt, mm_data={"image": items}, **fields)
-
-
-def finish(processor: MultiModalProcessor, request: ProcessorInputs) -> Any:
-    """Processes a request and reports it as released by the engine."""
-    prompt = processor.apply(request)
-    assert processor.cache is not None
-    processor.cache.release(request.request_id)
-    return prompt
-
-
 def test_a_hit_decodes_and_materialises_nothing(make_processor: MakeProcessor, cache: ProcessorCacheFront, png: MakePng, work: Any) -> None:
     processor = make_processor(cache)
-    first = finish(processor, inputs(png()))
-    second = finish(processor, inputs(png()))
+    first = finish(processor, image_inputs(png()))
+    second = finish(processor, image_inputs(png()))
     assert (work.num_decodes, work.num_materialised) == (1, 1)
     assert first.prompt_token_ids == second.prompt_token_ids
     assert first.mm_hashes == second.mm_hashes
@@ -57,7 +44,7 @@ def test_another_picture_of_the_same_size_is_another_item(
     make_processor: MakeProcessor, cache: ProcessorCacheFront, png: MakePng, work: Any
 ) -> None:
     processor = make_processor(cache)
-    names = [finish(processor, inputs(png(seed=seed))).mm_hashes["image"][0] for seed in (1, 2, 1)]
+    names = [finish(processor, image_inputs(png(seed=seed))).mm_hashes["image"][0] for seed in (1, 2, 1)]
     assert names[0] == names[2] != names[1]
     assert work.num_materialised == 2
 
@@ -65,7 +52,7 @@ def test_another_picture_of_the_same_size_is_another_item(
 def test_a_salt_separates_what_is_cached(make_processor: MakeProcessor, cache: ProcessorCacheFront, png: MakePng, work: Any) -> None:
     processor = make_processor(cache)
     for salt in (None, "a", "b", "a"):
-        finish(processor, inputs(png(), cache_salt=salt))
+        finish(processor, image_inputs(png(), cache_salt=salt))
     assert work.num_materialised == 3
 
 
@@ -73,16 +60,16 @@ def test_skipping_the_cache_neither_reads_nor_fills_it(
     make_processor: MakeProcessor, cache: ProcessorCacheFront, png: MakePng, work: Any
 ) -> None:
     processor = make_processor(cache)
-    finish(processor, inputs(png()))
-    prompt = processor.apply(inputs(png(), skip_mm_cache=True))
-    processor.apply(inputs(png(seed=3), skip_mm_cache=True))
+    finish(processor, image_inputs(png()))
+    prompt = processor.apply(image_inputs(png(), skip_mm_cache=True))
+    processor.apply(image_inputs(png(seed=3), skip_mm_cache=True))
     assert prompt.mm_kwargs["image"][0] is not None
     assert (work.num_decodes, cache.stats.num_items) == (3, 1)
 
 
 def test_a_request_with_embeddings_takes_the_way_without_cache(make_processor: MakeProcessor, cache: ProcessorCacheFront) -> None:
     processor = make_processor(cache)
-    prompt = processor.apply(inputs([np.ones((2, 4), np.float32)]))
+    prompt = processor.apply(image_inputs([np.ones((2, 4), np.float32)]))
     assert prompt.mm_kwargs["image"][0] is not None
     assert cache.stats.num_items == 0
 
@@ -91,17 +78,19 @@ def test_one_item_twice_and_an_item_larger_than_the_cache_get_their_tensors(
     make_processor: MakeProcessor, cache: ProcessorCacheFront, png: MakePng, work: Any
 ) -> None:
     processor = make_processor(cache)
-    finish(processor, inputs([png(), png()]))
+    finish(processor, image_inputs([png(), png()]))
     assert work.num_materialised == 1
-    large = finish(processor, inputs([png(1000, 500)]))
-    assert large.mm_kwargs["image"][0]["pixel_values"].shape == (500, 1000, 3)
+    large = finish(processor, image_inputs([png(1000, 500)]))
+    [tensors] = large.mm_kwargs["image"]
+    assert tensors is not None
+    assert tensors["pixel_values"].shape == (500, 1000, 3)
 
 
 def test_a_restart_decodes_again_what_the_engine_did_not_have(make_processor: MakeProcessor, png: MakePng, work: Any) -> None:
     cache = LruCacheFront(capacity_bytes=1024**2)
     processor = make_processor(cache)
-    finish(processor, inputs(png()))
-    with processor.apply_phase1(inputs(png(), request_id="again")) as state:
+    finish(processor, image_inputs(png()))
+    with processor.apply_phase1(image_inputs(png(), request_id="again")) as state:
         state.wait_decodes()
         first = processor.apply_phase2(state)
         assert first.mm_kwargs["image"] == [None]
@@ -121,7 +110,7 @@ def test_a_b_a_in_any_interleaving_gives_the_right_pixels(make_processor: MakePr
     processor = make_processor(cache)
     expected: dict[int, ImagePixels] = {}
     for seed in range(5):
-        item = make_processor().apply(inputs(png(seed=seed))).mm_kwargs["image"][0]
+        item = make_processor().apply(image_inputs(png(seed=seed))).mm_kwargs["image"][0]
         assert item is not None
         expected[seed] = item["pixel_values"]
     random_ = random.Random(3)
@@ -129,8 +118,9 @@ def test_a_b_a_in_any_interleaving_gives_the_right_pixels(make_processor: MakePr
 
     def run(number: int) -> None:
         seeds = requests[number]
-        prompt = finish(processor, inputs([png(seed=seed) for seed in seeds], request_id=str(number)))
+        prompt = finish(processor, image_inputs([png(seed=seed) for seed in seeds], request_id=str(number)))
         for seed, item in zip(seeds, prompt.mm_kwargs["image"], strict=True):
+            assert item is not None
             np.testing.assert_array_equal(item["pixel_values"], expected[seed])
 
     with ThreadPoolExecutor(6) as threads:
@@ -144,8 +134,8 @@ def test_references_keep_their_bytes_until_the_state_closes(
     make_processor: MakeProcessor, cache: ProcessorCacheFront, png: MakePng
 ) -> None:
     processor = make_processor(cache)
-    finish(processor, inputs(png()))
-    with processor.apply_phase1(inputs(png())) as state:
+    finish(processor, image_inputs(png()))
+    with processor.apply_phase1(image_inputs(png())) as state:
         raw = state.mm_items["image"].get_raw(0)
         assert isinstance(raw, MediaRef)
         state.wait_decodes()
@@ -157,14 +147,14 @@ def test_references_keep_their_bytes_until_the_state_closes(
 
 def test_a_reset_between_the_phases_changes_no_answer(make_processor: MakeProcessor, cache: ProcessorCacheFront, png: MakePng) -> None:
     processor = make_processor(cache)
-    expected = finish(processor, inputs([png(), png(seed=1)]))
-    with processor.apply_phase1(inputs([png(), png(seed=2)], request_id="during")) as state:
+    expected = finish(processor, image_inputs([png(), png(seed=1)]))
+    with processor.apply_phase1(image_inputs([png(), png(seed=2)], request_id="during")) as state:
         cache.reset()
         state.wait_decodes()
         prompt = processor.apply_phase2(state)
     assert prompt.mm_hashes["image"][0] == expected.mm_hashes["image"][0]
     cache.release("during")
-    assert finish(processor, inputs([png(), png(seed=1)])).mm_hashes == expected.mm_hashes
+    assert finish(processor, image_inputs([png(), png(seed=1)])).mm_hashes == expected.mm_hashes
     assert cache.stats.num_leases == 0
 
 
@@ -173,7 +163,7 @@ def test_many_images_in_one_prompt_keep_their_order(
 ) -> None:
     processor = make_processor(cache)
     seeds = [number % 7 for number in range(300)]
-    prompt = finish(processor, inputs([png(8 + 8 * seed, seed=seed) for seed in seeds]))
+    prompt = finish(processor, image_inputs([png(8 + 8 * seed, seed=seed) for seed in seeds]))
     assert work.num_materialised == 7
     assert [plan.num_embeds for plan in prompt.mm_plans["image"]] == [seed + 1 for seed in seeds]
     offsets = [placeholder.offset for placeholder in prompt.mm_placeholders["image"]]
@@ -223,7 +213,7 @@ def test_requests_that_are_cancelled_at_any_moment_leave_nothing_behind(
 
     async def run(number: int) -> bool:
         items = [png(seed=seed) for seed in requests[number]]
-        phase1 = partial(processor.apply_phase1, inputs(items, request_id=str(number)))
+        phase1 = partial(processor.apply_phase1, image_inputs(items, request_id=str(number)))
         with await run_phase(threads, phase1, undo=MultiModalApplyState.close) as state:
             await state.wait_decodes_async()
             phase2 = partial(processor.apply_phase2, state)

@@ -13,30 +13,12 @@ import pytest
 
 from inset.cache.base import ProcessorCacheFront
 from inset.errors import MediaDecodeError
-from inset.processing.inputs import ProcessorInputs
 from inset.processing.processor import MultiModalProcessor
+from inset.testing.image_requests import finish, image_inputs
 
 MakeProcessor = Callable[..., MultiModalProcessor]
-
-
 MakePng = Callable[..., bytes]
-
-
 TIME_LIMIT_SECONDS = 30.0
-
-
-def inputs(mm_data: object = None, *, request_id: str = "r", **fields: Any) -> ProcessorInputs:
-    items = mm_data if isinstance(mm_data, list) else [mm_data]
-    prompt = "<image>" * len(items)
-    return ProcessorInputs(request_id=request_id, prompt=prompt, mm_data={"image": items}, **fields)
-
-
-def finish(processor: MultiModalProcessor, request: ProcessorInputs) -> Any:
-    """Processes a request and reports it as released by the engine."""
-    prompt = processor.apply(request)
-    assert processor.cache is not None
-    processor.cache.release(request.request_id)
-    return prompt
 
 
 def test_sixteen_requests_with_one_new_picture_decode_and_materialise_once(
@@ -47,7 +29,7 @@ def test_sixteen_requests_with_one_new_picture_decode_and_materialise_once(
     submitted = threading.Barrier(16)
 
     def run(number: int) -> Any:
-        with processor.apply_phase1(inputs(png(), request_id=str(number))) as state:
+        with processor.apply_phase1(image_inputs(png(), request_id=str(number))) as state:
             submitted.wait(TIME_LIMIT_SECONDS)
             work.may_go_on.set()
             state.wait_decodes()
@@ -65,7 +47,7 @@ def test_async_requests_with_one_new_picture_decode_once(
     processor = make_processor(cache)
 
     async def run(number: int) -> Any:
-        with processor.apply_phase1(inputs([png(), png(seed=number % 3)], request_id=str(number))) as state:
+        with processor.apply_phase1(image_inputs([png(), png(seed=number % 3)], request_id=str(number))) as state:
             await state.wait_decodes_async()
             return processor.apply_phase2(state)
 
@@ -86,8 +68,8 @@ def test_when_the_leader_goes_away_the_next_one_decodes(
     processor = make_processor(cache)
     held = threading.Event()
     busy = [pool.submit("image", lambda: held.wait(TIME_LIMIT_SECONDS)) for _ in range(4)]  # the leader's job stays in the queue
-    leader = processor.apply_phase1(inputs(png(), request_id="leader"))
-    with processor.apply_phase1(inputs(png(), request_id="follower")) as follower:
+    leader = processor.apply_phase1(image_inputs(png(), request_id="leader"))
+    with processor.apply_phase1(image_inputs(png(), request_id="follower")) as follower:
         leader.close()
         held.set()
         follower.wait_decodes()
@@ -101,9 +83,9 @@ def test_a_leader_that_is_closed_while_it_decodes_still_serves_its_followers(
 ) -> None:
     processor = make_processor(cache)
     work.may_go_on.clear()
-    leader = processor.apply_phase1(inputs(png(), request_id="leader"))
+    leader = processor.apply_phase1(image_inputs(png(), request_id="leader"))
     assert work.entered.wait(TIME_LIMIT_SECONDS)
-    with processor.apply_phase1(inputs(png(), request_id="follower")) as follower:
+    with processor.apply_phase1(image_inputs(png(), request_id="follower")) as follower:
         closing = threading.Thread(target=leader.close)
         closing.start()
         work.may_go_on.set()
@@ -122,8 +104,8 @@ def test_all_waiting_is_done_before_the_failure_of_an_item_that_another_request_
     followed, own, whole = png(64, 64)[:-40], png(32, 32)[:-40], png()
     work.may_go_on.clear()
     with (
-        processor.apply_phase1(inputs([followed, whole], request_id="leader")) as leader,
-        processor.apply_phase1(inputs([followed, whole, own], request_id="follower")) as follower,
+        processor.apply_phase1(image_inputs([followed, whole], request_id="leader")) as leader,
+        processor.apply_phase1(image_inputs([followed, whole, own], request_id="follower")) as follower,
     ):
         work.may_go_on.set()
         wait: Callable[[], None] = (lambda: asyncio.run(follower.wait_decodes_async())) if is_async else follower.wait_decodes
@@ -142,8 +124,8 @@ def test_a_damaged_item_fails_every_request_at_its_own_position(
     damaged = png(64, 64)[:-40]
     work.may_go_on.clear()
     with (
-        processor.apply_phase1(inputs([damaged], request_id="a")) as first,
-        processor.apply_phase1(inputs([png(), damaged], request_id="b")) as second,
+        processor.apply_phase1(image_inputs([damaged], request_id="a")) as first,
+        processor.apply_phase1(image_inputs([png(), damaged], request_id="b")) as second,
     ):
         work.may_go_on.set()
         for state, position in ((second, 1), (first, 0)):
@@ -151,18 +133,18 @@ def test_a_damaged_item_fails_every_request_at_its_own_position(
                 state.wait_decodes()
             assert (caught.value.modality, caught.value.item_index) == ("image", position)
     with pytest.raises(MediaDecodeError):
-        processor.apply(inputs([damaged], request_id="c"))
+        processor.apply(image_inputs([damaged], request_id="c"))
     assert cache.stats.num_leases == 0
 
 
 def test_a_hit_never_waits_behind_a_miss(make_processor: MakeProcessor, cache: ProcessorCacheFront, png: MakePng, work: Any) -> None:
     processor = make_processor(cache)
-    finish(processor, inputs(png()))
+    finish(processor, image_inputs(png()))
     work.entered.clear()
     work.may_go_on.clear()
-    missing = [processor.apply_phase1(inputs(png(seed=seed), request_id=str(seed))) for seed in range(1, 9)]
+    missing = [processor.apply_phase1(image_inputs(png(seed=seed), request_id=str(seed))) for seed in range(1, 9)]
     assert work.entered.wait(TIME_LIMIT_SECONDS)
-    assert finish(processor, inputs(png())).mm_hashes["image"]
+    assert finish(processor, image_inputs(png())).mm_hashes["image"]
     work.may_go_on.set()
     for state in missing:
         state.close()
@@ -177,7 +159,7 @@ def test_requests_that_lead_and_follow_each_other_never_wait_in_a_circle(
 
     def run(number: int) -> bool:
         items = [png(seed=seed) for seed in orders[number]]
-        finish(processor, inputs(items, request_id=str(number)))
+        finish(processor, image_inputs(items, request_id=str(number)))
         return True
 
     with ThreadPoolExecutor(8) as threads:

@@ -10,27 +10,11 @@ import pytest
 from inset.cache.base import ProcessorCacheFront
 from inset.cache.lru import LruCacheFront
 from inset.errors import InvalidRequestError, MediaDecodeError, MediaNotCachedError, UuidConflictError
-from inset.processing.inputs import ProcessorInputs
 from inset.processing.processor import MultiModalProcessor
+from inset.testing.image_requests import finish, image_inputs
 
 MakeProcessor = Callable[..., MultiModalProcessor]
-
-
 MakePng = Callable[..., bytes]
-
-
-def inputs(mm_data: object = None, *, request_id: str = "r", **fields: Any) -> ProcessorInputs:
-    items = mm_data if isinstance(mm_data, list) else [mm_data]
-    prompt = "<image>" * len(items)
-    return ProcessorInputs(request_id=request_id, prompt=prompt, mm_data={"image": items}, **fields)
-
-
-def finish(processor: MultiModalProcessor, request: ProcessorInputs) -> Any:
-    """Processes a request and reports it as released by the engine."""
-    prompt = processor.apply(request)
-    assert processor.cache is not None
-    processor.cache.release(request.request_id)
-    return prompt
 
 
 class Uuids:
@@ -40,7 +24,7 @@ class Uuids:
         self.processor = processor
 
     def send(self, data: object, uuid: str = "a", **fields: Any) -> Any:
-        return finish(self.processor, inputs([data], mm_uuids={"image": [uuid]}, **fields))
+        return finish(self.processor, image_inputs([data], mm_uuids={"image": [uuid]}, **fields))
 
 
 @pytest.fixture
@@ -100,7 +84,7 @@ def test_a_request_that_failed_binds_no_uuid(uuids: Uuids, png: MakePng) -> None
 
 def test_a_uuid_list_of_another_length_is_refused(make_processor: MakeProcessor, cache: ProcessorCacheFront, png: MakePng) -> None:
     with pytest.raises(InvalidRequestError, match="uuid"):
-        make_processor(cache).apply(inputs([png()], mm_uuids={"image": []}))
+        make_processor(cache).apply(image_inputs([png()], mm_uuids={"image": []}))
 
 
 def test_a_uuid_alone_cannot_be_sent_again_once_its_item_is_gone(make_processor: MakeProcessor, png: MakePng) -> None:
@@ -108,7 +92,7 @@ def test_a_uuid_alone_cannot_be_sent_again_once_its_item_is_gone(make_processor:
     processor = make_processor(cache)
     uuids = Uuids(processor)
     uuids.send(png())
-    with processor.apply_phase1(inputs([None], request_id="again", mm_uuids={"image": ["a"]})) as state:
+    with processor.apply_phase1(image_inputs([None], request_id="again", mm_uuids={"image": ["a"]})) as state:
         state.wait_decodes()
         processor.apply_phase2(state)
         cache.release("again")

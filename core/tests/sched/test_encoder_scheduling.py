@@ -3,44 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from inset.errors import ItemTooLargeError
 from inset.inputs import EngineRequest, MultiModalFeature
-from inset.outputs import EngineOutput
 from inset.sched.limits import SchedulerLimits
 from inset.sched.scheduler import PASSED_OVER_LIMIT, Scheduler
-from inset.step import ModelRunnerOutput, RequestFailure, SchedulerOutput
+from inset.step import RequestFailure
+from inset.testing.scheduler_steps import advance, answer, run_out
 
 MakeLimits = Callable[..., SchedulerLimits]
-
-
 MakeItem = Callable[..., MultiModalFeature]
-
-
 MakeRequest = Callable[..., EngineRequest]
-
-
-def answer(step: SchedulerOutput, scheduler: Scheduler, token_id: int = 1, **changes: Any) -> list[EngineOutput]:
-    """Updates with a token for every request of the step; those in the middle of their prompt ignore it."""
-    return scheduler.update(step, ModelRunnerOutput(sampled_token_ids=dict.fromkeys(step.num_scheduled_tokens, token_id), **changes))
-
-
-def advance(scheduler: Scheduler) -> SchedulerOutput:
-    step = scheduler.schedule()
-    answer(step, scheduler)
-    scheduler.audit()
-    return step
-
-
-def run_out(scheduler: Scheduler, max_steps: int = 500) -> list[SchedulerOutput]:
-    steps = []
-    while scheduler.has_unfinished_requests():
-        steps.append(advance(scheduler))
-        assert len(steps) < max_steps
-    return steps
 
 
 def test_the_time_of_encoders_is_shared_by_embeds(make_limits: MakeLimits, make_request: MakeRequest, make_item: MakeItem) -> None:

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from inset.errors import InvalidRequestError
-from inset.media.header import MediaHeader
+from inset.testing.headers import image_header, video_header
 from inset_qwen_vl.info import QwenVLDummyInputs
 
 if TYPE_CHECKING:
@@ -20,26 +20,7 @@ if TYPE_CHECKING:
 
 
 MakeProcessor = Callable[..., "MultiModalProcessor"]
-
-
 FAMILIES = ["qwen2_vl", "qwen2_5_vl", "qwen3_vl"]
-
-
-def image_header(height: int, width: int) -> MediaHeader:
-    return MediaHeader(modality="image", height=height, width=width, decoded_bytes=3 * height * width)
-
-
-def video_header(num_frames: int, height: int, width: int, *, fps: float | None = 24.0, every: int = 1) -> MediaHeader:
-    return MediaHeader(
-        modality="video",
-        height=height,
-        width=width,
-        num_frames=num_frames,
-        total_num_frames=num_frames * every,
-        fps=fps,
-        frame_indices=tuple(range(0, num_frames * every, every)),
-        decoded_bytes=3 * num_frames * height * width,
-    )
 
 
 def random_sizes(count: int, seed: int) -> list[tuple[int, int]]:

@@ -14,8 +14,8 @@ from PIL import Image
 
 from inset.errors import ConfigError, InvalidRequestError, PlaceholderError
 from inset.media.decoded import VideoFrames
-from inset.media.header import MediaHeader
 from inset.processing.inputs import ProcessorInputs
+from inset.testing.headers import image_header, video_header
 from inset_qwen_vl.config import read_pixel_config
 from inset_qwen_vl.info import Qwen3VLProcessingInfo
 from inset_qwen_vl.vision import PatchNormalizer
@@ -48,23 +48,6 @@ def clip(num_frames: int, height: int, width: int, *, fps: float = 24.0, every: 
         duration_seconds=num_frames * every / fps,
         frame_indices=indices,
         timestamps_seconds=tuple(index / fps for index in indices),
-    )
-
-
-def image_header(height: int, width: int) -> MediaHeader:
-    return MediaHeader(modality="image", height=height, width=width, decoded_bytes=3 * height * width)
-
-
-def video_header(num_frames: int, height: int, width: int, *, fps: float | None = 24.0, every: int = 1) -> MediaHeader:
-    return MediaHeader(
-        modality="video",
-        height=height,
-        width=width,
-        num_frames=num_frames,
-        total_num_frames=num_frames * every,
-        fps=fps,
-        frame_indices=tuple(range(0, num_frames * every, every)),
-        decoded_bytes=3 * num_frames * height * width,
     )
 
 

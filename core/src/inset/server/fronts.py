@@ -29,7 +29,7 @@ __all__ = ["READY", "FrontProcesses"]
 logger = logging.getLogger(__name__)
 
 READY: Final = b"ready\n"
-"""What a front end writes to standard output once it accepts connections; any other line says in JSON why it never will."""
+"""What a front end tells its parent once it accepts connections; any other line says in JSON why it never will."""
 
 _READY_SECONDS: Final = 660.0
 _WATCH_SECONDS: Final = 1.0

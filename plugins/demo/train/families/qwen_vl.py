@@ -38,6 +38,12 @@ from shards import CELL, CLIP_CELLS, PATCH, PICTURE_CELLS
 
 VISION_START, VISION_END, VIDEO = 7, 8, 9
 MERGE = 2
+TILT = 0.7
+"""Channels look in turn more at the first and at the second of two frames. If they looked at both alike, a movement would be seen, but not
+where to; what stands still looks the same in either case.
+"""
+TYPICAL_SPREAD = 1.9
+"""The standard deviation that the CLIP tower's first norm divides by, on average over patches."""
 
 
 class QwenVL(Family):
@@ -204,14 +210,6 @@ def _start_tower(tower: Any, llava: Mapping[str, Tensor]) -> None:
                     block.get_parameter(f"{ours}.{end}").copy_(of(f"{layer}{theirs}.{end}"))
                 fused = torch.cat([of(f"{layer}self_attn.{name}_proj.{end}") for name in "qkv"])
                 block.get_parameter(f"attn.qkv.{end}").copy_(fused)
-
-
-TILT = 0.7
-"""Channels look in turn more at the first and at the second of two frames. If they looked at both alike, a movement would be seen, but not
-where to; what stands still looks the same in either case.
-"""
-TYPICAL_SPREAD = 1.9
-"""The standard deviation that the CLIP tower's first norm divides by, on average over patches."""
 
 
 def _start_language(model: Any, tokenizer: Tokenizer, llava: Mapping[str, Tensor], other: Tokenizer) -> None:
