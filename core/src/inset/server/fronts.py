@@ -132,7 +132,7 @@ class FrontProcesses:
                 waiting.discard(key.data.front_id)
 
     def watch(self) -> int:
-        """Starts front ends that end again, and returns the exit status where that is of no use: they end at once, or the engine core has.
+        """Starts front ends that end again, and returns the exit status once none is left: each ends at once, or the engine core has.
 
         Each end is told in the log, and the others go on.
         """
@@ -140,9 +140,6 @@ class FrontProcesses:
         while self._fronts or policy.is_waiting:
             for key, _ in self._selector.select(policy.seconds_until_next(_WATCH_SECONDS)):
                 self._listen(key.data, policy)
-            if policy.gives_up:
-                logger.error("Front ends have ended %d times in a row soon after their start; the server ends", policy.num_quick_ends)
-                break
             if not is_told and not self._engine.is_running:
                 is_told = True
                 logger.error("The engine core has ended; the front ends answer 503 until the server is restarted")
@@ -164,8 +161,9 @@ class FrontProcesses:
         status, reason = front.process.returncode, _reason(line)
         said = f": {reason}" if reason else ""
         logger.error("The front end %s has ended with status %s; %d are left%s", front.front_id, status, len(self._fronts), said)
-        if self._engine.is_running:
-            policy.note_end(front.number, lived_seconds=time.monotonic() - front.started_seconds)
+        lived_seconds = time.monotonic() - front.started_seconds
+        if self._engine.is_running and not policy.note_end(front.number, lived_seconds=lived_seconds):
+            logger.error("Front end %d ends soon after each start, and is not started again", front.number)
 
     def close(self) -> None:
         """Lets all of them drain, and ends those that do not; idempotent."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
@@ -14,32 +15,26 @@ _FIRST_DELAY_SECONDS: Final = 0.5
 
 
 class RestartPolicy:
-    """Waits twice as long before each start that follows on an early end, and gives up behind the sixth.
-
-    Attributes:
-        num_quick_ends: Ends within a minute of the start, since a front end last lived longer.
-    """
+    """Waits twice as long before each start that follows on an early end, and gives a front end up behind its sixth."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._due: dict[int, float] = {}
-        self.num_quick_ends = 0
-
-    @property
-    def gives_up(self) -> bool:
-        """There is no use in starting them again."""
-        return self.num_quick_ends >= _MOST_QUICK_ENDS
+        self._num_quick_ends: Counter[int] = Counter()
 
     @property
     def is_waiting(self) -> bool:
         """One will be started again."""
         return bool(self._due)
 
-    def note_end(self, number: int, *, lived_seconds: float) -> None:
-        """Plans the next start of a front end."""
-        self.num_quick_ends = self.num_quick_ends + 1 if lived_seconds < _QUICK_SECONDS else 0
-        delay = _FIRST_DELAY_SECONDS * 2 ** (self.num_quick_ends - 1) if self.num_quick_ends else 0.0
-        self._due[number] = self._clock() + delay
+    def note_end(self, number: int, *, lived_seconds: float) -> bool:
+        """Plans the next start of a front end, and returns whether there will be one: not where it has ended early too often in a row."""
+        self._num_quick_ends[number] = self._num_quick_ends[number] + 1 if lived_seconds < _QUICK_SECONDS else 0
+        quick_ends = self._num_quick_ends[number]
+        if quick_ends >= _MOST_QUICK_ENDS:
+            return False
+        self._due[number] = self._clock() + (_FIRST_DELAY_SECONDS * 2 ** (quick_ends - 1) if quick_ends else 0.0)
+        return True
 
     def seconds_until_next(self, most: float) -> float:
         """Returns how long to wait for the next start, at most so long."""

@@ -8,7 +8,7 @@ import selectors
 import socket
 import threading
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
 from enum import Enum
 from pathlib import Path
@@ -68,8 +68,8 @@ class CoreServer:
         self._listener = control.listen(folder)
         self._reception = Reception(self._listener, admit=admit, on_admitted=self._on_admitted)
         self._arrivals: deque[tuple[socket.socket, str]] = deque()
-        self._received: Counter[str] = Counter()
-        self._beaten: Counter[str] = Counter()
+        self._received: dict[str, int] = {}
+        self._beaten: dict[str, int] = {}
         self._next_beat = time.monotonic()
         self._context = zmq.Context()
         self._socket = self._context.socket(zmq.ROUTER)
@@ -148,6 +148,7 @@ class CoreServer:
 
     def _on_admitted(self, connection: socket.socket, front_id: str) -> None:
         """Takes a front end that has been met; called from the reception's threads."""
+        self._received[front_id] = self._beaten[front_id] = 0
         self._commands.put(_FrontCommand(front_id, _Change.JOINED))
         self._arrivals.append((connection, front_id))
         self._wake()
@@ -209,6 +210,8 @@ class CoreServer:
             except zmq.Again:
                 return
             name = bytes(front_id.buffer).decode()
+            if name not in self._received:
+                continue  # sent before its end, which was noticed first
             self._received[name] += sum(len(frame.buffer) for frame in frames)
             self._commands.put(_FrontCommand(name, decode_frames([frame.buffer for frame in frames])))
 
