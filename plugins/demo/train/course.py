@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from clip_questions import KINDS_FOR_CLIPS
 from data import Picture, Pictures
 from questions import KINDS_FOR_TWO, KINDS_OF_QUESTION, MOST
-from scenes import COLOURS, KINDS
 
 MASTERED = 0.2
 """The course goes on to the next level when no kind of question goes wrong more often than this."""
@@ -44,50 +43,59 @@ LEVELS = (
 )
 
 
-@dataclass(slots=True)
+Content = tuple[tuple[str, str], ...]
+"""Kind and colour of each object, sorted."""
+
+
 class Pairs:
     """Finds pictures with the same or nearly the same content."""
 
-    pool: Pictures
-    by_content: dict[tuple[tuple[str, str], ...], list[int]] = field(default_factory=lambda: defaultdict(list))
-    known: int = 0
-
-    def refresh(self) -> None:
-        """Takes in the pictures that the pool has gained."""
-        for index in range(self.known, len(self.pool)):
-            self.by_content[_content(self.pool.get(index))].append(index)
-        self.known = len(self.pool)
+    def __init__(self, pool: Pictures) -> None:
+        self._pool, self._contents = pool, [_content(pool.get(index)) for index in range(len(pool))]
+        self._same: dict[Content, list[int]] = defaultdict(list)
+        self._near: dict[tuple[Content, int, str], list[int]] = defaultdict(list)
+        for index, content in enumerate(self._contents):
+            self._same[content].append(index)
+            for without in _without_one(content):
+                self._near[without].append(index)
+        self._repeated: dict[int, list[int]] = defaultdict(list)
+        for content, among in self._same.items():
+            self._repeated[len(content)] += among if len(among) > 1 else []
 
     def draw(self, rng: np.random.Generator, most: int) -> tuple[Picture, Picture]:
         """Returns two pictures of at most `most` objects: the same content, one thing changed, or anything."""
-        first = self._draw(rng, most)
-        style = rng.random()
-        content = list(_content(first))
-        if style > 0.7 or (style > 0.4 and not content):
-            return first, self._draw(rng, most)
-        if style > 0.4:
-            i = int(rng.integers(len(content)))
-            kind, colour = content[i]
-            content[i] = (_other(rng, KINDS, kind), colour) if rng.random() < 0.5 else (kind, _other(rng, COLOURS, colour))
-        among = self.by_content.get(tuple(sorted(content)))
-        if not among:
-            return first, self._draw(rng, most)
-        index = among[int(rng.integers(len(among)))]
-        return first, self.pool.get(index, mirror_x=bool(rng.integers(2)), mirror_y=bool(rng.integers(2)))
+        one, style, among = self._any(rng, most), rng.random(), []
+        content = self._contents[one]
+        if style <= 0.4 and self._repeated[len(content)]:
+            one = _choose(rng, self._repeated[len(content)])
+            among = [index for index in self._same[self._contents[one]] if index != one]
+        elif style <= 0.7 and content:
+            ways = _without_one(content)
+            among = [index for index in self._near[ways[int(rng.integers(len(ways)))]] if self._contents[index] != content]
+        other = _choose(rng, among) if among else self._any(rng, most)
+        return self._get(rng, one), self._get(rng, other)
 
-    def _draw(self, rng: np.random.Generator, most: int) -> Picture:
-        picture = self.pool.draw(rng)
-        while len(picture.shapes) > most:
-            picture = self.pool.draw(rng)
-        return picture
+    def _any(self, rng: np.random.Generator, most: int) -> int:
+        index = int(rng.integers(len(self._contents)))
+        while len(self._contents[index]) > most:
+            index = int(rng.integers(len(self._contents)))
+        return index
+
+    def _get(self, rng: np.random.Generator, index: int) -> Picture:
+        return self._pool.get(index, mirror_x=bool(rng.integers(2)), mirror_y=bool(rng.integers(2)))
 
 
-def _content(picture: Picture) -> tuple[tuple[str, str], ...]:
+def _choose(rng: np.random.Generator, among: list[int]) -> int:
+    return among[int(rng.integers(len(among)))]
+
+
+def _content(picture: Picture) -> Content:
     return tuple(sorted((shape.kind, shape.colour) for shape in picture.shapes))
 
 
-def _other(rng: np.random.Generator, values: tuple[str, ...], value: str) -> str:
-    return str(rng.choice([v for v in values if v != value]))
+def _without_one(content: Content) -> list[tuple[Content, int, str]]:
+    """Returns each way to forget the kind, or the colour, of one object: the others, which of the two is left, and its value."""
+    return [((*content[:i], *content[i + 1 :]), field, thing[field]) for i, thing in enumerate(content) for field in (0, 1)]
 
 
 class Mix:

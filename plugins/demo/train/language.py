@@ -26,6 +26,7 @@ from families import FAMILIES
 from families.base import HIDDEN_SIZE, Family
 from lessons import Lessons
 from mentions import MentionHeads
+from news import NewsHead, news_labels
 from packing import Batch, Encode
 from patch_heads import IGNORED, PatchHeads, patch_labels
 from vision import Pools, learning_rate
@@ -94,7 +95,7 @@ class Scaffolding(nn.Module):
         super().__init__()
         self.family, self.words = family, Words(tokenizer)
         self.patches = PatchHeads(HIDDEN_SIZE, family.label_sizes)
-        self.mentions, self.whereabouts = MentionHeads(HIDDEN_SIZE), WhereaboutsHeads(HIDDEN_SIZE)
+        self.mentions, self.whereabouts, self.news = MentionHeads(HIDDEN_SIZE), WhereaboutsHeads(HIDDEN_SIZE), NewsHead(HIDDEN_SIZE)
 
     def losses(self, model: Any, batch: Batch, done: Forward, more: list[Item]) -> dict[str, Tensor]:
         """Returns what each part is off by; patches also those of `more` items that no question is asked about."""
@@ -108,6 +109,7 @@ class Scaffolding(nn.Module):
             "patches": self.patches.loss(torch.cat([done.features, others]), both),
             "mentions": self.mentions.loss(done.mentions, done.later, batch.mention_labels),
             "whereabouts": self.whereabouts.loss(done.shown, batch.whereabouts),
+            "news": self.news.loss(done.shown, news_labels(batch.items, batch.before, family.arrange, family.patches_per_token)),
             "words": self.words.loss(done.projected, tables, labels, family.patches_per_token),
         }
 
@@ -117,7 +119,8 @@ class Trainer:
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options, self.family = options, FAMILIES[options.family]
-        self.side_weights = {"patches": options.side, "mentions": options.look_up, "whereabouts": options.look_up, "words": options.words}
+        look_up = dict.fromkeys(("mentions", "whereabouts", "news"), options.look_up)
+        self.side_weights = {"patches": options.side, **look_up, "words": options.words}
         self.side_losses: dict[str, float] = {}
         tokenizer = Tokenizer.from_file(str(options.checkpoint / "tokenizer.json"))
         self.model, self.scaffolding = self.family.new_model(), Scaffolding(self.family, tokenizer)
@@ -217,7 +220,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=10, help="conversations in a step")
     parser.add_argument("--tower-scale", type=float, default=0.5)
     parser.add_argument("--side", type=float, default=0.5, help="weight of the loss of the heads on patches")
-    parser.add_argument("--look-up", type=float, default=0.5, help="weight of the losses of the heads on mentions and whereabouts")
+    parser.add_argument("--look-up", type=float, default=0.5, help="weight of the losses of the heads on mentions, whereabouts and news")
     parser.add_argument("--words", type=float, default=0.1, help="weight of the loss that draws items towards their words")
     parser.add_argument("--more-pictures", type=int, default=16)
     parser.add_argument("--save-every", type=int, default=500)

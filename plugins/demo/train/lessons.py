@@ -21,7 +21,6 @@ class Lessons:
     def __init__(self, family: Family, pools: Pools, encode: Encode, rows: int) -> None:
         self.family, self.pools, self.encode, self.rows = family, pools, encode, rows
         self.pairs = Pairs(pools.pictures)
-        self.pairs.refresh()
 
     def draw(self, rng: np.random.Generator, mix: Mix) -> Batch:
         """Returns a batch of the sort, and as hard, as the course says."""

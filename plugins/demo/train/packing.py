@@ -218,6 +218,7 @@ class Batch:
         mention_labels: int64 (num_mentions, num_labels), as `mentions.MENTION_SIZES`, in the order of rows and tokens.
         whereabouts: int64 (num_tokens, 2): the step and the item of each token of an item.
         items: All pictures and clips, in the order of their tokens.
+        before: For each item the one that its row shows before it, None for a first one.
     """
 
     input_ids: Tensor
@@ -230,6 +231,7 @@ class Batch:
     mention_labels: Tensor
     whereabouts: Tensor
     items: list[Item]
+    before: list[Item | None]
 
 
 def collate(rows: list[Row]) -> Batch:
@@ -262,4 +264,5 @@ def collate(rows: list[Row]) -> Batch:
         mention_labels=torch.tensor(told, dtype=torch.int64).view(-1, len(MENTION_SIZES) + len(COMPARED_SIZES)),
         whereabouts=torch.tensor([w for row in rows for w in row.whereabouts], dtype=torch.int64).view(-1, 2),
         items=[item for row in rows for item in row.items],
+        before=[earlier for row in rows for earlier in (None, *row.items)[: len(row.items)]],
     )

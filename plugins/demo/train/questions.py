@@ -234,13 +234,22 @@ def _thing(rng: np.random.Generator, shapes: Shapes, *, wanted: bool) -> tuple[s
     shape = _choose(rng, list(shapes)) if shapes else Shape(pick(rng, KINDS), pick(rng, COLOURS), 0, 0)
     kind, colour = shape.kind, shape.colour
     if not (wanted and shapes):
-        if style == 0 or (style == 2 and rng.random() < 0.5):
+        crossed = _crossed(shapes) if style == 2 else []
+        if crossed and rng.random() < 0.5:
+            kind, colour = crossed[int(rng.integers(len(crossed)))]
+        elif style == 0 or (style == 2 and rng.random() < 0.5):
             kind = _absent(rng, shapes, "kind")
         else:
             colour = _absent(rng, shapes, "colour")
     words = (kind, f"{colour} shape", f"{colour} {kind}")[style]
     there = any((shape.kind == kind or style == 1) and (shape.colour == colour or style == 0) for shape in shapes)
     return f"{'an' if words.startswith('orange') else 'a'} {words}", "yes" if there else "no"
+
+
+def _crossed(shapes: Shapes) -> list[tuple[str, str]]:
+    """Returns a kind of one object with the colour of another, wherever no object has both."""
+    there = {(shape.kind, shape.colour) for shape in shapes}
+    return sorted({(kind, colour) for kind, _ in there for _, colour in there} - there)
 
 
 def _which(rng: np.random.Generator, first: Shapes, second: Shapes) -> tuple[str, str] | None:

@@ -4,7 +4,9 @@
     python shards.py FOLDER pictures --split train --count 30000    pictures of many sizes, for shapes-qwen-vl
     python shards.py FOLDER clips --split train --count 10000       clips, for shapes-qwen-vl
 
-Shards that are there already are kept. Each holds `SHARD` pictures, or a quarter as many clips, of one size.
+Shards that are there already are kept. Each holds `SHARD` pictures, or a quarter as many clips, of one size. The second half of a shard's
+pictures shows what its first half does, drawn anew: to tell that two pictures show the same, a model must have seen some that are alike in
+nothing else.
 """
 
 from __future__ import annotations
@@ -65,9 +67,12 @@ def _pictures(split: str, number: int, grid: tuple[int, int], *, squeeze: bool) 
     pixels = np.empty((SHARD, height, width, 3), np.uint8)
     patches = np.empty((SHARD, *grid), np.uint8)
     table = np.full((SHARD, MAX_OBJECTS, 4), -1, np.float32)
+    contents: list[list[tuple[str, str]]] = []
     for i in range(SHARD):
         index = number * SHARD + i
-        scene = draw_scene(split, index, None if squeeze else _near(split, index, width, height), grid=grid)
+        shown = None if i < SHARD // 2 else contents[i - SHARD // 2]
+        scene = draw_scene(split, index, None if squeeze else _near(split, index, width, height), shown, grid=grid)
+        contents.append([(shape.kind, shape.colour) for shape in scene.shapes])
         pixels[i], patches[i] = resize(scene.picture, height, width), scene.patches
         for j, shape in enumerate(scene.shapes):
             table[i, j] = (KINDS.index(shape.kind), COLOURS.index(shape.colour), shape.x, shape.y)
