@@ -62,7 +62,7 @@ def request() -> EngineRequest:
         ItemsReset("r"),
         ResetItems("r"),
         ResetDone("r"),
-        Heartbeat(2**40),
+        Heartbeat(2**40, EngineStats(num_waiting=3)),
         DiscardCommit("c"),
         CacheMissed("c", ((b"h" * 32, 3),)),
         StepDone(

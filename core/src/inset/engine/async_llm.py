@@ -103,7 +103,7 @@ class AsyncLLM(EngineListener):
 
     @property
     def stats(self) -> EngineStats:
-        """The engine core's state behind its last step."""
+        """The engine core's state, at most a second or a step old."""
         return self._stats
 
     async def generate(
@@ -247,6 +247,14 @@ class AsyncLLM(EngineListener):
                 self._resets.end(event.token)
         for prompt, item in deliveries:
             prompt.events.put_nowait(item)
+
+    def on_stats(self, stats: EngineStats) -> None:
+        assert self._loop is not None
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._note_stats, stats)
+
+    def _note_stats(self, stats: EngineStats) -> None:
+        self._stats = stats
 
     def on_death(self, error: EngineDeadError) -> None:
         logger.error("%s", error)

@@ -13,7 +13,7 @@ from inset.errors import EngineDeadError
 
 if TYPE_CHECKING:
     from inset.engine.engine_core import EngineCore
-    from inset.engine.messages import EngineCommand, EngineEvent
+    from inset.engine.messages import EngineCommand, EngineEvent, EngineStats
 
 __all__ = ["CoreClient", "EngineListener", "InProcessClient"]
 
@@ -28,6 +28,10 @@ class EngineListener(ABC):
     @abstractmethod
     def on_event(self, event: EngineEvent) -> None:
         """Takes one event."""
+
+    @abstractmethod
+    def on_stats(self, stats: EngineStats) -> None:
+        """Takes the engine core's state of now, whoever it works for."""
 
     @abstractmethod
     def on_death(self, error: EngineDeadError) -> None:

@@ -89,7 +89,7 @@ EngineCommand: TypeAlias = AddRequests | AbortRequests | DiscardCommit | CacheMe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineStats:
-    """The engine core's gauges and counters after a step.
+    """The engine core's gauges and counters, all front ends together.
 
     Attributes:
         num_running: Requests that take part in steps.
@@ -155,6 +155,8 @@ class Heartbeat:
 
     Attributes:
         num_received_bytes: Bytes of messages that it has received from this front end so far.
+        stats: The engine core's state, also for a front end whose requests have all ended while others run.
     """
 
     num_received_bytes: int
+    stats: EngineStats

@@ -46,15 +46,22 @@ class RunningPrompts:
         self._lock = threading.Lock()
         self._prompts: dict[str, RunningPrompt] = {}
         self._answers: dict[str, tuple[RunningPrompt, int]] = {}
+        self._waiting: set[RunningPrompt] = set()
 
     def __len__(self) -> int:
         return len(self._prompts)
+
+    @property
+    def num_waiting(self) -> int:
+        """Prompts of which no answer has begun."""
+        return len(self._waiting)
 
     def add(self, commit_id: str, request_ids: list[str]) -> RunningPrompt:
         """Begins to listen for the answers of a prompt, in the order of their indices."""
         prompt = RunningPrompt(commit_id, request_ids)
         with self._lock:
             self._prompts[commit_id] = prompt
+            self._waiting.add(prompt)
             self._answers.update({request_id: (prompt, index) for index, request_id in enumerate(request_ids)})
         return prompt
 
@@ -62,6 +69,7 @@ class RunningPrompts:
         """Stops to listen, and returns the ids of the answers that still run."""
         with self._lock:
             self._prompts.pop(prompt.commit_id, None)
+            self._waiting.discard(prompt)
             for request_id in prompt.running:
                 self._answers.pop(request_id, None)
             return tuple(prompt.running)
@@ -80,6 +88,7 @@ class RunningPrompts:
         """Stops to listen for all prompts, and returns them."""
         with self._lock:
             prompts, self._prompts, self._answers = list(self._prompts.values()), {}, {}
+            self._waiting.clear()
             return prompts
 
     def _route_miss(self, event: CacheMissed) -> Iterator[Delivery]:
@@ -96,6 +105,7 @@ class RunningPrompts:
             if known is None:
                 continue
             prompt, index = known
+            self._waiting.discard(prompt)
             if output.finish_reason is not None:
                 prompt.running.discard(output.request_id)
                 del self._answers[output.request_id]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from inset.engine.core_client import EngineListener
-from inset.engine.messages import AddRequests, EngineEvent, Reset, ResetDone
+from inset.engine.messages import AbortRequests, AddRequests, EngineEvent, EngineStats, Reset, ResetDone
 from inset.engine.process import control, zmq_client
 from inset.engine.process.core_server import CoreServer
 from inset.engine.process.zmq_client import ZmqClient
@@ -22,27 +22,40 @@ WAIT_SECONDS = 30.0
 
 
 class IdleCore:
-    """Answers resets, and takes everything else."""
+    """Answers resets, takes everything else, and counts what was added as waiting."""
 
     has_work = False
 
     def __init__(self) -> None:
+        self.num_waiting = 0
         self.hold = threading.Event()
         self.hold.set()
 
     def handle(self, command: Any) -> EngineEvent | None:
         assert self.hold.wait(WAIT_SECONDS)
+        match command:
+            case AddRequests():
+                self.num_waiting += len(command.requests)
+            case AbortRequests():
+                self.num_waiting -= len(command.request_ids)
         return ResetDone(command.token) if isinstance(command, Reset) else None
+
+    def stats(self) -> EngineStats:
+        return EngineStats(num_waiting=self.num_waiting)
 
 
 class Heard(EngineListener):
     def __init__(self) -> None:
         self.events: list[EngineEvent] = []
+        self.stats = EngineStats()
         self.changed = threading.Event()
 
     def on_event(self, event: EngineEvent) -> None:
         self.events.append(event)
         self.changed.set()
+
+    def on_stats(self, stats: EngineStats) -> None:
+        self.stats = stats
 
     def on_death(self, error: EngineDeadError) -> None:
         self.changed.set()
@@ -139,3 +152,17 @@ def test_engine_core_gives_signs_of_life_while_a_step_takes_long(folder: Path, c
     for _ in range(2):
         wait_until(is_heard)
     client.close()
+
+
+def test_front_end_hears_how_the_engine_core_stands_while_none_of_its_own_requests_speaks(folder: Path) -> None:
+    busy, quiet = (ZmqClient(folder, hello=hello(name), export=None) for name in ("0", "1"))
+    heard = Heard()
+    busy.start(Heard())
+    quiet.start(heard)
+    busy.send(AddRequests("c", [EngineRequest(request_id=f"c-{index}", prompt_token_ids=[1]) for index in range(3)]))
+    wait_until(lambda: heard.stats.num_waiting == 3)
+    busy.send(AbortRequests([f"c-{index}" for index in range(3)]))
+    wait_until(lambda: heard.stats.num_waiting == 0)
+    assert heard.events == []
+    busy.close()
+    quiet.close()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 import zmq
 
-from inset.engine.messages import Heartbeat
+from inset.engine.messages import EngineStats, Heartbeat
 from inset.engine.process import control
 from inset.engine.process.reception import Admit, Reception
 from inset.engine.process.routing import EventRouter
@@ -65,6 +65,7 @@ class CoreServer:
         self._commands: queue.SimpleQueue[_FrontCommand | None] = queue.SimpleQueue()
         self._router = EventRouter()
         self._outbox: deque[tuple[str, EngineEvent]] = deque()
+        self._stats = EngineStats()
         self._listener = control.listen(folder)
         self._reception = Reception(self._listener, admit=admit, on_admitted=self._on_admitted)
         self._arrivals: deque[tuple[socket.socket, str]] = deque()
@@ -116,11 +117,13 @@ class CoreServer:
             except queue.Empty:
                 assert core is not None
                 self._emit(core.step())
+                self._stats = core.stats()
                 continue
             if item is None:
                 continue
             core = core or self._get_core()
             self._carry_out(core, item)
+            self._stats = core.stats()
 
     def _carry_out(self, core: EngineCore, item: _FrontCommand) -> None:
         match item.command:
@@ -194,14 +197,14 @@ class CoreServer:
             selector.register(connection, selectors.EVENT_READ)
 
     def _beat(self) -> None:
-        """Tells front ends that this process runs, and what has arrived: once a second, and where much has arrived."""
+        """Tells front ends that this process runs, how it stands, and what has arrived: once a second, and where much has arrived."""
         is_due = time.monotonic() >= self._next_beat
         if is_due:
             self._next_beat = time.monotonic() + _BEAT_SECONDS
         for _, front_id in self._fronts.values():
             if is_due or self._received[front_id] - self._beaten[front_id] >= _BYTES_BETWEEN_BEATS:
                 self._beaten[front_id] = self._received[front_id]
-                self._send(front_id, Heartbeat(self._received[front_id]))
+                self._send(front_id, Heartbeat(self._received[front_id], self._stats))
 
     def _drain_messages(self) -> None:
         while True:

@@ -163,6 +163,7 @@ class ZmqClient(CoreClient):
             self._last_heard_seconds = time.monotonic()
             if isinstance(event, Heartbeat):
                 self._num_received_bytes = event.num_received_bytes
+                listener.on_stats(event.stats)
             else:
                 listener.on_event(event)
 
