@@ -158,7 +158,9 @@ class ServerConfig(OptionsChecked):
     max_held_body_bytes: int = option(
         GIB, "Most bytes of request bodies that one front end holds at one time, until their media are processed.", least=0
     )
-    max_waiting_requests: int = option(256, "Requests of one front end that wait or are being processed.", least=0)
+    max_waiting_requests: int = option(
+        256, "Most requests of one front end that are being prepared or wait for their first token.", least=0
+    )
     request_timeout_seconds: float = option(600.0, "Longest time for a whole request.", least=0)
     engine_silence_seconds: float = option(
         15.0, "Longest time without a sign of life from the engine core, which gives one a second, before /health answers 503.", least=0

@@ -51,3 +51,24 @@ def test_taking_all_leaves_nobody_waiting() -> None:
     added = [prompts.add("a", ["a-0"]), prompts.add("b", ["b-0"])]
     assert prompts.take_all() == added
     assert (len(prompts), prompts.take_all()) == (0, [])
+
+
+def test_a_prompt_waits_until_the_first_word_of_any_of_its_answers_or_its_end() -> None:
+    prompts = RunningPrompts()
+    several, ended, given_up = prompts.add("a", ["a-0", "a-1", "a-2"]), prompts.add("b", ["b-0"]), prompts.add("c", ["c-0"])
+    assert prompts.num_waiting == 3
+    prompts.route(StepDone([said("a-1"), said("unknown")], STATS))
+    prompts.route(StepDone([said("a-0"), said("b-0", "length")], STATS))
+    assert prompts.num_waiting == 1
+    for prompt in (several, ended, given_up):
+        prompts.remove(prompt)
+    assert prompts.num_waiting == 0
+
+
+def test_a_prompt_that_is_missed_waits_on_and_the_end_of_the_engine_core_ends_all_waiting() -> None:
+    prompts = RunningPrompts()
+    prompts.add("a", ["a-0"])
+    prompts.route(CacheMissed("a", [(b"x" * 32, 0)]))
+    assert prompts.num_waiting == 1
+    prompts.take_all()
+    assert prompts.num_waiting == 0

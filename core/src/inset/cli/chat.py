@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     _say(f"Loading {configs.model.name_for_clients} ...")
     from inset.engine.build import build_engine_from
 
-    return asyncio.run(_Chat(configs, args).run(build_engine_from(configs)))
+    return asyncio.run(_Chat(configs, args).run(build_engine_from(configs, is_local=True)))
 
 
 def _say(text: str) -> None:

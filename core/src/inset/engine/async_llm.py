@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import AsyncGenerator, Iterable
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator, Iterable, Iterator
+from contextlib import aclosing, contextmanager, suppress
 from typing import TYPE_CHECKING, Self
 
 from inset.engine.core_client import EngineListener
@@ -54,9 +54,14 @@ class AsyncLLM(EngineListener):
     """An engine for many concurrent requests. Its methods are called on the loop on which `start` ran.
 
     It owns the core and the client, and closes both.
+
+    Args:
+        core: What prepares prompts.
+        client: The way to the engine core.
+        max_waiting_requests: Most prompts that are prepared or wait for the first token of an answer; None for callers who see to it.
     """
 
-    def __init__(self, core: Core, client: CoreClient, *, max_waiting_requests: int = 256) -> None:
+    def __init__(self, core: Core, client: CoreClient, *, max_waiting_requests: int | None = None) -> None:
         self.core = core
         self._client = client
         self._max_waiting_requests = max_waiting_requests
@@ -93,7 +98,7 @@ class AsyncLLM(EngineListener):
 
     @property
     def num_preparing(self) -> int:
-        """Requests that are being fetched, decoded or processed."""
+        """Requests that are being fetched, decoded or processed, for the first time or again."""
         return self._num_preparing
 
     @property
@@ -152,18 +157,29 @@ class AsyncLLM(EngineListener):
 
     async def _prepare(self, prompt: PromptInput, params: SamplingParams, commit_id: str) -> PreparedPrompt:
         self._check_alive()
-        if self._num_preparing + self._stats.num_waiting >= self._max_waiting_requests:
+        self._check_room()
+        with self._preparing():
+            try:
+                return await self.core.prepare(prompt, params, request_id=commit_id)
+            except BaseException:
+                self._tell(DiscardCommit(commit_id))  # it may have been committed before it failed or was cancelled
+                raise
+
+    def _check_room(self) -> None:
+        """Refuses a request beyond those that wait already; counted here, because the engine core may be silent for a whole step."""
+        most, num_waiting = self._max_waiting_requests, self._running.num_waiting
+        if most is not None and self._num_preparing + num_waiting >= most:
             raise OverloadedError(
-                f"{self._num_preparing} requests are being prepared and {self._stats.num_waiting} wait; "
-                f"at most {self._max_waiting_requests} may (--max-waiting-requests). Come again later.",
+                f"{self._num_preparing} requests are being prepared and {num_waiting} wait for their first token; "
+                f"at most {most} may (--max-waiting-requests). Come again later.",
                 stage="queue",
             )
+
+    @contextmanager
+    def _preparing(self) -> Iterator[None]:
         self._num_preparing += 1
         try:
-            return await self.core.prepare(prompt, params, request_id=commit_id)
-        except BaseException:
-            self._tell(DiscardCommit(commit_id))  # it may have been committed before it failed or was cancelled
-            raise
+            yield
         finally:
             self._num_preparing -= 1
 
@@ -187,7 +203,8 @@ class AsyncLLM(EngineListener):
             if missed is None:
                 return
             prepared.is_sent = False
-            await self.core.process_again(prepared, missed.missing, lost_before=missed.lost_before)
+            with self._preparing():
+                await self.core.process_again(prepared, missed.missing, lost_before=missed.lost_before)
         raise OverloadedError("The processor cache lost this request's items again and again; come again later.", stage="queue")
 
     async def _follow(self, prepared: PreparedPrompt, tracker: RequestTracker) -> AsyncGenerator[RequestOutput | CacheMissed, None]:

@@ -225,22 +225,26 @@ def open_core_from(configs: Configs) -> Core:
 
 
 def build_engine(*, model: str, **options: Any) -> AsyncLLM:
-    """Returns an engine for a checkpoint, all of it in this process; it is started and closed by the caller.
+    """Returns an engine for callers in this process, all of it here; it is started and closed by the caller.
 
     Args:
         model: Checkpoint folder, or the name of a shipped checkpoint.
-        **options: Options of `inset.config` by name.
+        **options: Options of `inset.config` by name; those of the server change nothing.
 
     Raises:
         ConfigError: An option or the checkpoint cannot be served.
         PluginError: A plugin that was named cannot be loaded, or nothing serves this checkpoint.
         MissingExtraError: ``inset[engine]`` is not installed.
     """
-    return build_engine_from(read_configs({"model": model, **options}))
+    return build_engine_from(read_configs({"model": model, **options}), is_local=True)
 
 
-def build_engine_from(configs: Configs) -> AsyncLLM:
+def build_engine_from(configs: Configs, *, is_local: bool = False) -> AsyncLLM:
     """Returns the engine of `build_engine` for options that have been read.
+
+    Args:
+        configs: All options.
+        is_local: Callers are in this process, and see themselves to how many prompts wait; else `max_waiting_requests` does.
 
     Raises:
         InsetError: As `build_engine`.
@@ -257,7 +261,7 @@ def build_engine_from(configs: Configs) -> AsyncLLM:
         core.close()
         raise
     client = InProcessClient(engine_core, prepare=partial(use_threads, configs.engine.engine_threads))
-    return AsyncLLM(core, client, max_waiting_requests=configs.server.max_waiting_requests)
+    return AsyncLLM(core, client, max_waiting_requests=None if is_local else configs.server.max_waiting_requests)
 
 
 def build_front(configs: Configs, folder: Path, *, front_id: str, num_fronts: int = 1) -> AsyncLLM:
