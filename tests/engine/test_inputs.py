@@ -13,7 +13,8 @@ from PIL import Image
 
 from inset import LLM, SamplingParams
 from inset.engine.prompts import ChatPrompt, TextPrompt
-from inset.errors import InvalidRequestError
+from inset.errors import EncoderError, InvalidRequestError, ItemTooLargeError
+from inset_llava.model import LlavaAdapter
 
 GREEDY = SamplingParams(temperature=0, max_tokens=8, ignore_eos=True)
 HIDDEN_SIZE = 64
@@ -125,3 +126,35 @@ def test_stage_times_are_those_of_the_stages_that_happened(llm: LLM, picture: Pi
     assert stages(with_image(encoded.getvalue())) == text | made | {"probe"}
     assert stages(with_image(encoded.getvalue())) == text | {"probe"}
     assert stages(with_image(path)) == text | made | {"probe", "fetch"}
+
+
+def test_what_the_engine_core_refuses_is_named_with_its_place_and_stage(make_llm: Callable[..., LLM], picture: Picture) -> None:
+    llm = make_llm(disable_chunked_mm_input=True, max_num_batched_tokens=12)
+    given = {"type": "prompt_embeds", "prompt_embeds": rows(3)}
+    for part, modality, index in (
+        ({"type": "image", "image": picture(1)}, "image", 0),
+        ({"type": "prompt_embeds", "prompt_embeds": rows(13)}, "prompt", 1),
+    ):
+        with pytest.raises(ItemTooLargeError, match="a step computes 12") as caught:
+            llm.chat(ask(given, "hello", part), GREEDY)
+        error = caught.value
+        assert (error.stage, error.modality, error.item_index) == ("queue", modality, index)
+        assert error.parameter == "messages[0].content[2]"
+
+
+def test_what_an_encoder_fails_on_is_named_with_its_place_and_stage(llm: LLM, picture: Picture, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise RuntimeError("out of luck")
+
+    monkeypatch.setattr(LlavaAdapter, "encode", fail)
+    parts = [{"type": "image", "image": picture(number)} for number in (1, 2)]
+    with pytest.raises(EncoderError, match="RuntimeError") as caught:
+        llm.chat(ask("hello", *parts), GREEDY)
+    assert (caught.value.stage, caught.value.modality, caught.value.item_index) == ("encode", "image", 0)
+    assert caught.value.parameter == "messages[0].content[1]"
+
+
+def test_a_prompt_of_embeddings_alone_that_are_none_is_named_with_its_place(llm: LLM) -> None:
+    with pytest.raises(InvalidRequestError, match="must be") as caught:
+        llm.chat(ask({"type": "prompt_embeds", "prompt_embeds": rows()[:, :8]}), GREEDY)
+    assert caught.value.parameter == "messages[0].content[0]"

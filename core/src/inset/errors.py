@@ -85,7 +85,7 @@ class InsetError(Exception):
         status: The HTTP status that the server answers with.
         stage: Where it happened: one of ``parse``, ``fetch``, ``probe``, ``decode``, ``plan``, ``materialize``, ``queue``, ``transfer``,
             ``encode``, ``generate``; for a plugin one of those in `inset.plugins.PluginReport`.
-        modality: ``image``, ``video`` or ``audio`` when one item is to blame.
+        modality: ``image``, ``video`` or ``audio`` when one item is to blame, or ``prompt`` for embeddings that stand for text.
         item_index: The position of that item among the request's items of its modality, from 0.
         parameter: The request field, such as ``messages[2].content[1]``; only the server and the renderer know it.
     """

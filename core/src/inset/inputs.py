@@ -132,7 +132,7 @@ class MultiModalFeature:
     """One item of a request, in the order of the prompt.
 
     Attributes:
-        modality: ``image``, ``video`` or ``audio``.
+        modality: ``image``, ``video`` or ``audio``, or ``prompt`` for embeddings that stand for text.
         item_index: Position among the request's items of this modality.
         mm_hash: Identity, 32 bytes.
         placeholder: Its positions in the prompt.

@@ -100,12 +100,14 @@ class RequestFailure:
         modality: Modality of the item to blame, or None.
         item_index: Its position among the items of that modality, or None.
         code: The `default_code` of the error class that the client gets; None is a fault of ours.
+        stage: Where it happened, as in `inset.errors.InsetError`.
     """
 
     message: str
     modality: str | None = None
     item_index: int | None = None
     code: str | None = None
+    stage: str = "generate"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -178,7 +178,7 @@ def test_an_encoder_failure_fails_only_the_requests_that_use_the_item(
     assert_plain_answers(answers, good)
     assert set(driver.failures) == {"bad", "bad too"}
     failure = driver.failures["bad"]
-    assert (failure.modality, failure.item_index) == ("image", 0)
+    assert (failure.stage, failure.modality, failure.item_index) == ("encode", "image", 0)
     assert reason in failure.message
     assert "thirteen" not in failure.message
 
@@ -190,6 +190,7 @@ def test_a_missing_encoder_output_fails_that_request_alone(adapter: LinearAdapte
     driver.believe_encoded(lost.mm_hash)
     assert_plain_answers(driver.run(requests), requests[:1])
     assert "missing" in driver.failures["lost"].message
+    assert driver.failures["lost"].stage == "encode"
 
 
 def test_a_reset_encoder_cache_is_filled_again(adapter: LinearAdapter, assert_plain_answers: AnswerCheck) -> None:
@@ -271,6 +272,7 @@ def test_values_that_are_not_finite_fail_their_request_and_reach_nobody(
     answers = driver.run([good[0], poisoned, good[1]], window=32)
     assert_plain_answers(answers, good[:2])
     assert "not finite" in driver.failures["poisoned"].message
+    assert driver.failures["poisoned"].stage == "generate"
     blocks = driver.take_back("poisoned")
     heir = make_request("heir", 20, max_tokens=40)
     driver.add(heir, blocks=blocks)

@@ -224,7 +224,8 @@ class AsyncLLM(EngineListener):
                 prepared.release_media()
                 update = tracker.update(*event)
                 if update.failure is not None:
-                    raise error_of(update.failure)
+                    with prepared.places.noted():
+                        raise error_of(update.failure)
                 if update.must_abort:
                     self._tell(AbortRequests((event[1].request_id,)))
                 if tracker.is_finished or running.events.empty():

@@ -161,5 +161,5 @@ def _with_data(feature: MultiModalFeature, tensors: ItemTensors) -> MultiModalFe
 
 
 def _refused(request_id: str, error: InsetError) -> EngineOutput:
-    failure = RequestFailure(error.message, error.modality, error.item_index, error.code)
+    failure = RequestFailure(error.message, error.modality, error.item_index, error.code, stage=error.stage or "queue")
     return EngineOutput(request_id=request_id, finish_reason="error", failure=failure)

@@ -19,4 +19,4 @@ def error_of(failure: RequestFailure) -> InsetError:
     """Returns an error of the class that the failure's code belongs to, or a fault of ours."""
     default = EncoderError if failure.modality is not None else InvariantError
     cls = _CLASSES_BY_CODE.get(failure.code or "", default)
-    return cls(failure.message, modality=failure.modality, item_index=failure.item_index)
+    return cls(failure.message, stage=failure.stage, modality=failure.modality, item_index=failure.item_index)

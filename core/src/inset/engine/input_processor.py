@@ -95,7 +95,7 @@ class InputProcessor:
             skip_mm_cache=options.skip_mm_cache,
             budget=budget,
         )
-        return GatheredInputs(inputs, ItemPlaces.of(parts))
+        return GatheredInputs(inputs, ItemPlaces.of(rendered.media))
 
     def _read(self, prompt: PromptInput) -> tuple[RenderedPrompt, _PromptEmbeds]:
         """Returns the rendered prompt, and the embeddings that stand for text in it."""
@@ -103,7 +103,7 @@ class InputProcessor:
             rendered = self._renderer.render_chat(prompt.messages, prompt.policy, prompt.chat)
             given = [part for part in rendered.media if part.modality == PROMPT]
             if given and rendered.text is None:
-                return rendered, _PromptEmbeds(whole=read_embeds(given[0].source))
+                return rendered, _PromptEmbeds(whole=self._read_part(given[0]))
             return rendered, _PromptEmbeds(parts=[self._read_part(part) for part in given])
         media = tuple(_given_parts(prompt))
         if prompt.prompt is not None:

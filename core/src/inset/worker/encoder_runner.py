@@ -112,4 +112,4 @@ def _failure(feature: MultiModalFeature, error: Exception) -> RequestFailure:
     if not isinstance(error, _UnexpectedRowsError):
         _LOG.error("the encoder failed on %s %d", feature.modality, feature.item_index, exc_info=error)
     reason = str(error) if isinstance(error, _UnexpectedRowsError) else f"the encoder raised {type(error).__name__}"
-    return RequestFailure(f"The {feature.modality} could not be encoded: {reason}.", feature.modality, feature.item_index)
+    return RequestFailure(f"The {feature.modality} could not be encoded: {reason}.", feature.modality, feature.item_index, stage="encode")

@@ -78,4 +78,4 @@ def _cut(item: EncodedItem, slices: Sequence[RowSlice], told: torch.Tensor | Non
 
 def _blame(feature: MultiModalFeature, known: RequestFailure | None) -> RequestFailure:
     missing = f"The encoder's output for the {feature.modality} is missing in the worker; send the request again."
-    return RequestFailure(known.message if known else missing, feature.modality, feature.item_index)
+    return RequestFailure(known.message if known else missing, feature.modality, feature.item_index, stage="encode")
