@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,8 @@ import torch
 from PIL import Image
 
 from inset import LLM, SamplingParams
+from inset.config import read_configs
+from inset.engine.build import build_engine_from
 from inset.engine.prompts import ChatPrompt, TextPrompt
 from inset.errors import EncoderError, InvalidRequestError, ItemTooLargeError
 from inset_llava.model import LlavaAdapter
@@ -158,3 +162,35 @@ def test_a_prompt_of_embeddings_alone_that_are_none_is_named_with_its_place(llm:
     with pytest.raises(InvalidRequestError, match="must be") as caught:
         llm.chat(ask({"type": "prompt_embeds", "prompt_embeds": rows()[:, :8]}), GREEDY)
     assert caught.value.parameter == "messages[0].content[0]"
+
+
+@pytest.mark.parametrize("options", [{}, {"limit_mm_per_prompt": {"image": 0}}], ids=["with pictures", "without"])
+def test_prompt_embeddings_may_be_as_long_as_the_context_and_longer_than_any_item(make_llm: Callable[..., LLM], options: Any) -> None:
+    llm = make_llm(max_num_batched_tokens=12, max_model_len=128, **options)
+    given = {"type": "prompt_embeds", "prompt_embeds": rows(80)}
+    assert answer(llm, ask("hello", given)) == answer(llm, ask("hello", given))
+    narrow = make_llm(max_num_batched_tokens=12, max_model_len=128, encoder_cache_size=79, **options)
+    with pytest.raises(ItemTooLargeError, match=r"holds 79 \(--encoder-cache-size\)"):
+        answer(narrow, ask("hello", given))
+
+
+def test_embeddings_of_pictures_may_be_longer_than_what_a_step_encodes(make_llm: Callable[..., LLM]) -> None:
+    llm = make_llm(max_num_batched_tokens=12, max_model_len=128)
+    assert answer(llm, {"prompt": "<image> what?", "multi_modal_data": {"image_embeds": rows(80)}})
+    narrow = make_llm(max_num_batched_tokens=12, max_model_len=128, encoder_cache_size=79)
+    with pytest.raises(ItemTooLargeError, match=r"holds 79 \(--encoder-cache-size\)") as caught:
+        answer(narrow, {"prompt": "<image> what?", "multi_modal_data": {"image_embeds": rows(80)}})
+    assert (caught.value.stage, caught.value.parameter) == ("plan", "multi_modal_data.image_embeds[0]")
+
+
+@pytest.mark.parametrize(
+    ("options", "encoder_cache_size"), [({}, 16), ({"enable_prompt_embeds": True}, 128), ({"enable_mm_embeds": True}, 128)]
+)
+def test_a_server_makes_room_for_embeddings_where_it_accepts_them(
+    checkpoints: dict[str, Path], options: Any, encoder_cache_size: int
+) -> None:
+    limits = {"max_num_batched_tokens": 12, "max_model_len": 128, "engine_threads": 1}
+    engine = build_engine_from(read_configs({"model": str(checkpoints["llava"]), **limits, **options}, {}))
+    asyncio.run(engine.close())
+    assert engine.core.limits.encoder_cache_size == encoder_cache_size
+    assert engine.core.limits.encoder_compute_budget == NUM_EMBEDS

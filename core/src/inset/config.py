@@ -133,7 +133,11 @@ class EngineConfig(OptionsChecked):
     encoder_compute_budget: int | None = option(
         None, "Embeds that encoders may make in one step; max_num_batched_tokens or the largest item when unset.", least=1
     )
-    encoder_cache_size: int | None = option(None, "Embeds that the encoder cache holds; as above when unset.", least=1)
+    encoder_cache_size: int | None = option(
+        None,
+        "Embeds that the encoder cache holds; as above when unset, or max_model_len where that is more and embeddings are accepted.",
+        least=1,
+    )
     kv_cache_bytes: int | None = option(None, "Memory for keys and values, in bytes; measured at start when unset.", least=0)
     block_size: int = option(16, "Tokens in one KV block.", least=1)
     engine_threads: int = option(_cores_but_one, "Torch threads of the engine core.", least=1)

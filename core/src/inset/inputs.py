@@ -115,6 +115,7 @@ class ItemPlan:
         peak_bytes: Size of the largest intermediate while materialising, decoded media included, in bytes.
         is_exact: False where decoding can still give less, as for video; then the numbers are upper bounds.
         details: What the family itself needs later, as JSON.
+        is_embedding: It stands for finished embeddings, which no encoder makes; set by the core.
     """
 
     num_tokens: int
@@ -125,6 +126,7 @@ class ItemPlan:
     peak_bytes: int = 0
     is_exact: bool = True
     details: Mapping[str, JSON] = field(default_factory=dict)
+    is_embedding: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -115,7 +115,13 @@ def make_cache_halves(name: str, config: CacheConfig, host: PluginHost) -> tuple
 
 
 def build_core(
-    configs: Configs, host: PluginHost, checkpoint: Checkpoint, *, cache: ProcessorCacheFront | None, has_engine: bool = True
+    configs: Configs,
+    host: PluginHost,
+    checkpoint: Checkpoint,
+    *,
+    cache: ProcessorCacheFront | None,
+    has_engine: bool = True,
+    is_local: bool = False,
 ) -> Core:
     """Returns what fetches and processes for one checkpoint.
 
@@ -125,6 +131,7 @@ def build_core(
         checkpoint: The checkpoint.
         cache: Front half of the processor cache, or None; the core closes it.
         has_engine: An engine half belongs to it; without one, it keeps the tensors itself.
+        is_local: Its callers are in this process, and may hand over finished embeddings whatever the options say.
 
     Raises:
         ConfigError: The checkpoint or an option cannot be served.
@@ -149,6 +156,7 @@ def build_core(
     )
     processor = built.processor
     max_model_len = resolve_max_model_len(configs.model, checkpoint)
+    accepts_embeds = is_local or configs.model.enable_mm_embeds or configs.model.enable_prompt_embeds
     return Core(
         renderer=Renderer(tokenizer, processor.info, template, max_model_len=max_model_len),
         processor=processor,
@@ -160,7 +168,7 @@ def build_core(
         media_config=configs.media,
         cache=cache,
         has_engine=has_engine,
-        limits=resolve_limits(configs.engine, processor.info, max_model_len=max_model_len),
+        limits=resolve_limits(configs.engine, processor.info, max_model_len=max_model_len, accepts_embeds=accepts_embeds),
         default_sampling_params=default_sampling_params(checkpoint),
     )
 
@@ -221,7 +229,7 @@ def open_core_from(configs: Configs) -> Core:
     host = PluginHost(configs.plugins)
     checkpoint = find_checkpoint(configs.model.model, host)
     cache = make_cache_front(CACHE_WITHOUT_ENGINE, configs.cache, host) if configs.cache.mm_processor_cache_gb > 0 else None
-    return build_core(configs, host, checkpoint, cache=cache, has_engine=False)
+    return build_core(configs, host, checkpoint, cache=cache, has_engine=False, is_local=True)
 
 
 def build_engine(*, model: str, **options: Any) -> AsyncLLM:
@@ -244,7 +252,7 @@ def build_engine_from(configs: Configs, *, is_local: bool = False) -> AsyncLLM:
 
     Args:
         configs: All options.
-        is_local: Callers are in this process, and see themselves to how many prompts wait; else `max_waiting_requests` does.
+        is_local: Callers are in this process: they may hand over finished embeddings, and see themselves to how many prompts wait.
 
     Raises:
         InsetError: As `build_engine`.
@@ -254,7 +262,7 @@ def build_engine_from(configs: Configs, *, is_local: bool = False) -> AsyncLLM:
     checkpoint = find_checkpoint(configs.model.model, host)
     cache_type = choose_cache_type(configs.cache, num_fronts=1, host=host)
     front, engine = (None, None) if cache_type is None else make_cache_halves(cache_type, configs.cache, host)
-    core = build_core(configs, host, checkpoint, cache=front)
+    core = build_core(configs, host, checkpoint, cache=front, is_local=is_local)
     try:
         engine_core = build_engine_core(configs, host, checkpoint, limits=core.limits, cache=engine)
     except BaseException:

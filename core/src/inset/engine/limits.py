@@ -26,7 +26,7 @@ class EngineLimits:
 
     Attributes:
         max_model_len: Longest prompt and answer together, in tokens.
-        encoder_compute_budget: Embeds that encoders may make in one step.
+        encoder_compute_budget: Embeds that encoders may make in one step; finished embeddings take none of it.
         encoder_cache_size: Embeds that the encoder cache holds.
     """
 
@@ -40,17 +40,20 @@ class EngineLimits:
         Raises:
             ItemTooLargeError: An item has too many embeds; the numbers and the item are named.
         """
-        most = min(self.encoder_compute_budget, self.encoder_cache_size)
         for modality, modality_plans in plans.items():
             for index, plan in enumerate(modality_plans):
-                if plan.num_embeds > most:
-                    raise ItemTooLargeError(
-                        f"It needs {plan.num_embeds} embeds and the encoder holds {most} "
-                        "(--encoder-cache-size, --encoder-compute-budget). Send it smaller.",
-                        stage="plan",
-                        modality=modality,
-                        item_index=index,
-                    )
+                if plan.num_embeds > self.encoder_cache_size:
+                    reason = f"the encoder cache holds {self.encoder_cache_size} (--encoder-cache-size)"
+                elif plan.num_embeds > self.encoder_compute_budget and not plan.is_embedding:
+                    reason = f"a step makes {self.encoder_compute_budget} (--encoder-compute-budget)"
+                else:
+                    continue
+                raise ItemTooLargeError(
+                    f"It needs {plan.num_embeds} embeds and {reason}. Send it smaller.",
+                    stage="plan",
+                    modality=modality,
+                    item_index=index,
+                )
 
 
 def resolve_max_model_len(config: ModelConfig, checkpoint: Checkpoint) -> int:
@@ -68,13 +71,14 @@ def resolve_max_model_len(config: ModelConfig, checkpoint: Checkpoint) -> int:
     return config.max_model_len
 
 
-def resolve_limits(config: EngineConfig, info: ProcessingInfo, *, max_model_len: int) -> EngineLimits:
-    """Returns what the engine admits, from the largest item that the model's processor can make."""
+def resolve_limits(config: EngineConfig, info: ProcessingInfo, *, max_model_len: int, accepts_embeds: bool) -> EngineLimits:
+    """Returns what the engine admits, from the largest item that the model's processor can make or callers may send as embeddings."""
     enabled = [modality for modality, limit in info.get_mm_limits().items() if limit]
     budget = compute_mm_encoder_budget(
         max_num_batched_tokens=config.max_num_batched_tokens,
         max_model_len=max_model_len,
         max_item_embeds=max((info.max_tokens_per_item(modality) for modality in enabled), default=0),
+        accepts_embeds=accepts_embeds,
         encoder_compute_budget=config.encoder_compute_budget,
         encoder_cache_size=config.encoder_cache_size,
     )

@@ -117,7 +117,7 @@ def place_prompt_parts(prompt: ProcessedPrompt, embeds: Sequence[np.ndarray[Any,
     token_ids = list(prompt.prompt_token_ids)
     features = []
     for index, rows in enumerate(embeds):
-        plan = ItemPlan(num_tokens=len(rows), num_embeds=len(rows), tensor_bytes=rows.nbytes, peak_bytes=rows.nbytes)
+        plan = ItemPlan(num_tokens=len(rows), num_embeds=len(rows), tensor_bytes=rows.nbytes, peak_bytes=rows.nbytes, is_embedding=True)
         features.append(
             MultiModalFeature(
                 modality=PROMPT,

@@ -270,7 +270,7 @@ class MultiModalProcessor(ABC):
         if not isinstance(items, EmbeddingItems | DictEmbeddingItems):
             raise InvariantError(f"{item.modality} items of {type(items).__name__} are neither media nor embeddings.")
         embeds = items.get(item.index) if isinstance(items, EmbeddingItems) else items.get_embeds(item.index)
-        item.plan = self.plan_embeds(item.modality, embeds, fields=items.get_fields(item.index))
+        item.plan = replace(self.plan_embeds(item.modality, embeds, fields=items.get_fields(item.index)), is_embedding=True)
         item.processed = ProcessedItem(item.plan, {"embeds": embeds})
 
     def _expand(self, state: MultiModalApplyState) -> None:
