@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 import tokenizers
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tokenizers import decoders, models, pre_tokenizers
 
@@ -89,3 +91,112 @@ def test_stop_text_across_token_borders_is_cut_or_kept(include: bool) -> None:
     assert detokenizer.add(ids("aENDb"))
     assert detokenizer.text == ("aEND" if include else "a")
     assert detokenizer.token_ids == ids("aEND")
+
+
+def byte_fallback() -> tokenizers.Tokenizer:
+    """A tokenizer of the Llama type: characters without a token are spelled by the tokens of their bytes."""
+    words = ["<unk>", "\u2581", "B", "\u2581B", *(f"<0x{byte:02X}>" for byte in range(256))]
+    vocab = {word: index for index, word in enumerate(words)}
+    tokenizer = tokenizers.Tokenizer(models.BPE(vocab=vocab, merges=[], unk_token="<unk>", byte_fallback=True))
+    tokenizer.add_special_tokens(["<unk>"])
+    tokenizer.decoder = decoders.Sequence(
+        [decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
+    return tokenizer
+
+
+FALLBACK = byte_fallback()
+WORDS = {"": 0, " ": 1, "B": 2, " B": 3}  # the unknown token is a special one, which shows nothing
+Pieces = list[bytes | str]
+
+
+def fallback_ids(pieces: Pieces) -> list[int]:
+    return [
+        token_id
+        for piece in pieces
+        for token_id in ([WORDS[piece]] if isinstance(piece, str) else [FALLBACK.token_to_id(f"<0x{byte:02X}>") for byte in piece])
+    ]
+
+
+def stream(token_ids: list[int]) -> str:
+    """Returns the deltas of the tokens one by one, joined."""
+    detokenizer = Detokenizer(FALLBACK)
+    deltas = []
+    for token_id in token_ids:
+        before = detokenizer.text
+        detokenizer.add([token_id])
+        assert detokenizer.text.startswith(before)
+        deltas.append(detokenizer.text[len(before) :])
+    before = detokenizer.text
+    detokenizer.finish()
+    assert detokenizer.text.startswith(before)
+    return "".join([*deltas, detokenizer.text[len(before) :]])
+
+
+def runs_of(pieces: Pieces) -> Pieces:
+    """Returns the pieces with neighbouring bytes joined, and without what shows nothing."""
+    runs: Pieces = []
+    for piece in pieces:
+        if isinstance(piece, bytes) and runs and isinstance(runs[-1], bytes):
+            runs[-1] += piece
+        elif piece:
+            runs.append(piece)
+    return runs
+
+
+def shown_early(run: bytes) -> str:
+    """Returns what is shown of a run of bytes before it is seen that it is no UTF-8: its longest beginning that is."""
+    for size in range(len(run), 0, -1):
+        with contextlib.suppress(UnicodeDecodeError):
+            text = run[:size].decode()
+            if not text.endswith("\ufffd"):
+                return text
+    return ""
+
+
+def is_text(run: bytes) -> bool:
+    try:
+        run.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+RUNS = st.one_of(
+    st.sampled_from(list(WORDS)),
+    st.text("\n \u00e9\u4e2d\U0001f600\ufffdB", min_size=1, max_size=3).map(str.encode),
+    st.lists(st.sampled_from(b"\n \xc3\xa9\xf0\x9f\x98\x80\xef\xbf\xbd\xff"), min_size=1, max_size=4).map(bytes),
+)
+
+
+@given(st.lists(RUNS, max_size=12))
+@example(["B", b"\n\xf0", "B"])
+@example([b"\n\xf0"])
+def test_byte_tokens_one_by_one_are_the_text_of_the_whole_but_for_characters_shown_before_broken_bytes(rest: Pieces) -> None:
+    pieces: Pieces = ["B", *rest]  # the first token of all loses its space, which is another matter
+    expected = ""
+    for run in runs_of(pieces):
+        if isinstance(run, str):
+            expected += run
+        elif is_text(run):
+            expected += run.decode()
+        else:
+            early = shown_early(run)
+            expected += early + "\ufffd" * (len(run) - len(early.encode()))
+    token_ids = fallback_ids(pieces)
+    assert stream(token_ids) == expected
+    if all(isinstance(run, str) or is_text(run) or not shown_early(run) for run in runs_of(pieces)):
+        assert expected == FALLBACK.decode(token_ids)
+
+
+@given(st.lists(st.integers(0, FALLBACK.get_vocab_size() - 1), max_size=30))
+def test_no_tokens_whatever_break_a_stream(token_ids: list[int]) -> None:
+    text, whole = stream(token_ids), FALLBACK.decode(token_ids)
+    assert text.replace("\ufffd", "").endswith(whole.rpartition("\ufffd")[2])
+
+
+@pytest.mark.parametrize("pieces", [["B", b"\n\xf0", "B"], [" B", b"\n\x80\xff"], ["B", b"\xe4\xb8\xad\xf0\x9f", "B", b"\xf0"]])
+def test_broken_bytes_behind_characters_that_were_shown_lose_no_answer(pieces: Pieces) -> None:
+    text = stream(fallback_ids(pieces))
+    assert text.count("B") == pieces.count("B") + pieces.count(" B")
+    assert "\ufffd" in text

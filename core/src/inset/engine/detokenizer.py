@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
-from tokenizers.decoders import DecodeStream
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     import tokenizers
 
 __all__ = ["Detokenizer"]
+
+_REPLACEMENT: Final = "\ufffd"
 
 
 class Detokenizer:
@@ -33,9 +33,7 @@ class Detokenizer:
         min_tokens: int = 0,
         skip_special_tokens: bool = True,
     ) -> None:
-        self._tokenizer = tokenizer
-        self._stream = DecodeStream(skip_special_tokens=skip_special_tokens)
-        self._skip_special_tokens = skip_special_tokens
+        self._stream = _TextStream(tokenizer, skip_special_tokens=skip_special_tokens)
         self._stop = tuple(stop)
         self._include_stop = include_stop
         self._min_tokens = min_tokens
@@ -48,7 +46,7 @@ class Detokenizer:
         """Takes further tokens, and returns True when a stop text has ended the answer; later tokens are not taken."""
         for token_id in token_ids:
             self.token_ids.append(token_id)
-            self._held += self._stream.step(self._tokenizer, token_id) or ""
+            self._held += self._stream.step(token_id)
             if len(self.token_ids) > self._min_tokens and self._find_stop():
                 return True
         self._release(max((_overlap(self._held, stop) for stop in self._stop), default=0))
@@ -61,9 +59,7 @@ class Detokenizer:
         """
         if self.stop_reason is not None:
             return True
-        whole = self._tokenizer.decode(self.token_ids, skip_special_tokens=self._skip_special_tokens)
-        if whole.startswith(self.text + self._held):
-            self._held = whole[len(self.text) :]
+        self._held += self._stream.finish()
         if len(self.token_ids) > self._min_tokens and self._find_stop():
             return True
         self._release(0)
@@ -82,6 +78,48 @@ class Detokenizer:
     def _release(self, num_held: int) -> None:
         cut = len(self._held) - num_held
         self.text, self._held = self.text + self._held[:cut], self._held[cut:]
+
+
+class _TextStream:
+    """Text of tokens as they come, without what could still turn out to be part of a longer character.
+
+    The pieces together are the whole decoding of all tokens, with one exception, which a stream cannot avoid. Tokenizers with byte tokens
+    (``<0x0A>``) decode a run of them that is no UTF-8 to one replacement character per byte, whole characters at its beginning included.
+    What has been given of such a run stays as it is, and only the rest of it becomes replacement characters.
+    """
+
+    def __init__(self, tokenizer: tokenizers.Tokenizer, *, skip_special_tokens: bool) -> None:
+        self._tokenizer = tokenizer
+        self._skip_special_tokens = skip_special_tokens
+        self._given: list[int] = []  # the last tokens whose text was given: how a token is decoded depends on what stands before it
+        self._given_text = ""
+        self._waiting: list[int] = []
+
+    def step(self, token_id: int) -> str:
+        """Takes the next token, and returns the text that is certain by now, often none."""
+        self._waiting.append(token_id)
+        text = self._decode_waiting()
+        if not text or text.endswith(_REPLACEMENT):
+            return ""
+        if self._decode(self._waiting):
+            self._given = []
+        self._given += self._waiting
+        self._given_text = self._decode(self._given)
+        self._waiting = []
+        return text
+
+    def finish(self) -> str:
+        """Returns the text of the tokens that were waiting; incomplete characters become replacement characters."""
+        text = self._decode_waiting()
+        self._waiting = []
+        return text
+
+    def _decode_waiting(self) -> str:
+        whole = self._decode([*self._given, *self._waiting])
+        return whole[len(self._given_text) :] if whole.startswith(self._given_text) else self._decode(self._waiting)
+
+    def _decode(self, token_ids: list[int]) -> str:
+        return self._tokenizer.decode(token_ids, skip_special_tokens=self._skip_special_tokens)
 
 
 def _overlap(text: str, stop: str) -> int:
