@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, Literal, NoReturn, TypeAlias
@@ -75,35 +76,58 @@ class ChatTemplate:
     ) -> str:
         """Returns the prompt text.
 
+        A prompt that goes on with the last message ends with that message's last text, without what the template writes behind it.
+
+        Source: transformers 5 marks the end of the last text in the same way, and keeps its last white space where the template does.
+
         Raises:
-            InvalidRequestError: The template refuses the conversation, with its own words.
+            InvalidRequestError: The template refuses the conversation, with its own words; or there is no text to go on with.
         """
         variables: dict[str, Any] = dict(template_kwargs or {})
         variables["add_generation_prompt"] = add_generation_prompt and not continue_final_message
         variables["tools"] = tools
         variables["documents"] = documents
+        mark = f"{secrets.randbits(96)} "  # digits: no filter of a template changes them
+        if continue_final_message:
+            conversation = _with_end_marked(conversation, mark)
         try:
             rendered = self._render(conversation, variables)
         except (jinja2.TemplateError, TypeError, ValueError, AttributeError, KeyError) as error:
             raise InvalidRequestError(
                 f"The chat template refuses this conversation: {error}", stage="parse", parameter="messages"
             ) from error
-        return _cut_after_last_message(rendered, conversation) if continue_final_message else rendered
+        return _cut_at(mark, rendered) if continue_final_message else rendered
 
     def _render(self, conversation: Conversation, variables: Mapping[str, Any]) -> str:
         return self._template.render(messages=conversation, **{**self._special_tokens, **variables})
 
 
-def _cut_after_last_message(rendered: str, conversation: Conversation) -> str:
-    content = conversation[-1].get("content")
-    texts = [content] if isinstance(content, str) else [part["text"] for part in content or () if part.get("type") == "text"]
-    last = texts[-1].strip() if texts else ""
-    position = rendered.rfind(last) if last else -1
-    if position < 0:
-        raise InvalidRequestError(
-            "continue_final_message needs a last message that ends with text, and a template that keeps it.", parameter="messages"
-        )
-    return rendered[: position + len(last)]
+def _with_end_marked(conversation: Conversation, mark: str) -> Conversation:
+    """Returns the conversation with a mark behind its last text."""
+    *before, last = conversation
+    content = last.get("content")
+    if isinstance(content, str) and content.strip():
+        return [*before, {**last, "content": content + mark}]
+    if isinstance(content, list) and content and content[-1].get("type") == "text" and content[-1]["text"].strip():
+        *parts, part = content
+        return [*before, {**last, "content": [*parts, {**part, "text": part["text"] + mark}]}]
+    raise _no_text_to_continue()
+
+
+def _cut_at(mark: str, rendered: str) -> str:
+    """Returns what stands before the mark; where the template strips text, white space before the mark is stripped too."""
+    before, found, behind = rendered.rpartition(mark.rstrip())
+    if not found:
+        raise _no_text_to_continue()
+    return before if behind.startswith(" ") else before.rstrip()
+
+
+def _no_text_to_continue() -> InvalidRequestError:
+    return InvalidRequestError(
+        "continue_final_message needs a last message that ends with text, and a template that keeps it.",
+        stage="parse",
+        parameter="messages",
+    )
 
 
 def _tojson(value: object, ensure_ascii: bool = False, indent: int | None = None) -> str:
