@@ -42,7 +42,7 @@ def build_engine_core(
     device = resolve_device(configs.model.device)
     dtype = resolve_dtype(configs.model.dtype, device, checkpoint)
     target = host.registries.models.get(checkpoint.architecture).adapter
-    adapter = load_adapter(target, checkpoint, LoadOptions(device, dtype, register_paged_attention()))
+    adapter = load_adapter(target, checkpoint, LoadOptions(device, dtype, register_paged_attention(), limits.max_model_len))
     check_paged_attention(adapter, device=device, dtype=dtype)
     engine = configs.engine
     num_blocks = determine_num_blocks(

@@ -39,11 +39,13 @@ class LoadOptions:
         device: Where the model runs.
         dtype: Type of weights and activations.
         attn_implementation: Name under which the core registered its paged attention with transformers; for the text model alone.
+        max_model_len: Longest request that will be served, in tokens; None for all positions that the model has.
     """
 
     device: torch.device
     dtype: torch.dtype
     attn_implementation: str
+    max_model_len: int | None = None
 
 
 class PromptPositions(NamedTuple):

@@ -11,6 +11,7 @@ from torch.overrides import TorchFunctionMode
 from inset.checkpoint import Checkpoint
 from inset.errors import ConfigError, PluginContractError
 from inset.modeling.interfaces import LoadOptions, ModelAdapter
+from inset.modeling.rotary import check_rotary_frequencies
 from inset.registry import load_object
 
 __all__ = ["build_module", "load_adapter", "load_weights", "resolve_device", "resolve_dtype"]
@@ -103,11 +104,12 @@ def build_module(model_class: type[M], config: Any, options: LoadOptions) -> M:
     Args:
         model_class: A transformers model class with a ``_from_config``.
         config: Its config.
-        options: Dtype and attention.
+        options: Dtype, attention and longest request.
 
     Raises:
-        ConfigError: The config cannot be built.
+        ConfigError: The config cannot be built, or its rotary embeddings would change while it serves.
     """
+    check_rotary_frequencies(config.get_text_config(), options.max_model_len)
     factory: Callable[..., M] = model_class._from_config  # type: ignore[attr-defined] # noqa: SLF001 - the only door that takes attention and dtype
     try:
         with _ParametersOnMeta():
