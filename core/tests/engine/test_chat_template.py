@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from inset.engine.chat_template import ChatTemplate
@@ -47,8 +49,8 @@ TRIMMING_TEMPLATE = CHAT_TEMPLATE.replace("else m.content[-1].text }}", "else m.
 @pytest.mark.parametrize("text", [CHAT_TEMPLATE, TRIMMING_TEMPLATE])
 @pytest.mark.parametrize("as_parts", [False, True])
 def test_continued_prompt_ends_with_the_last_text_whatever_the_template_writes_behind_it(last: str, text: str, as_parts: bool) -> None:
-    content = [{"type": "image"}, {"type": "text", "text": last}] if as_parts else last
-    conversation = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": content}]
+    content: Any = [{"type": "image"}, {"type": "text", "text": last}] if as_parts else last
+    conversation: list[dict[str, Any]] = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": content}]
     assert template(text).render(conversation, continue_final_message=True) == f"<|user|>hi</s><|assistant|>{last}"
     assert conversation[-1]["content"] == content
 

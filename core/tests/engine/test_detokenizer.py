@@ -111,11 +111,7 @@ Pieces = list[bytes | str]
 
 
 def fallback_ids(pieces: Pieces) -> list[int]:
-    return [
-        token_id
-        for piece in pieces
-        for token_id in ([WORDS[piece]] if isinstance(piece, str) else [FALLBACK.token_to_id(f"<0x{byte:02X}>") for byte in piece])
-    ]
+    return [token_id for piece in pieces for token_id in ([WORDS[piece]] if isinstance(piece, str) else [4 + byte for byte in piece])]
 
 
 def stream(token_ids: list[int]) -> str:

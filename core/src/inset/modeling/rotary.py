@@ -34,8 +34,8 @@ def check_rotary_frequencies(text_config: Any, max_model_len: int | None) -> Non
             continue
         if (max_model_len or num_positions) > longest:
             raise ConfigError(
-                f"The text model {text_config.model_type!r} has rotary embeddings of the type {rope_type!r}, which change for requests longer "
-                f"than {longest} tokens and for all that are computed beside them. Choose --max-model-len {longest} or less."
+                f"The text model {text_config.model_type!r} has rotary embeddings of the type {rope_type!r}, which change for requests of "
+                f"more than {longest} tokens and for all that are computed beside them. Choose --max-model-len {longest} or less."
             )
 
 
