@@ -189,14 +189,29 @@ def test_stop_text_ends_the_answer_and_is_cut(llm: LLM) -> None:
     assert answer.text == text[: text.index(stop)]
 
 
-def test_several_answers_differ_by_seed_and_repeat_with_it(llm: LLM, picture: Picture) -> None:
-    params = SamplingParams(n=3, temperature=1.0, seed=7, max_tokens=8, ignore_eos=True)
+@pytest.mark.parametrize("seed", [7, -1, 2**64 - 1])
+def test_several_answers_differ_by_seed_and_repeat_with_it(llm: LLM, picture: Picture, seed: int) -> None:
+    params = SamplingParams(n=3, temperature=1.0, seed=seed, max_tokens=8, ignore_eos=True)
     [first] = llm.chat(ask(image(picture(1)), "?"), params)
     [second] = llm.chat(ask(image(picture(1)), "?"), params)
     answers = [tuple(answer.token_ids) for answer in first.outputs]
     assert answers == [tuple(answer.token_ids) for answer in second.outputs]
     assert len(set(answers)) == 3
     assert first.usage.completion_tokens == 24
+
+
+def test_fresh_engines_with_one_seed_answer_the_same_requests_alike(make_llm: Any) -> None:
+    params = SamplingParams(n=2, temperature=1.0, max_tokens=8, ignore_eos=True)
+
+    def answers(seed: int) -> list[tuple[int, ...]]:
+        llm: LLM = make_llm(seed=seed)
+        outputs = [*llm.generate(["hello"] * 3, params), *llm.generate("hello", params)]
+        return [tuple(answer.token_ids) for output in outputs for answer in output.outputs]
+
+    first = answers(1)
+    assert first == answers(1)
+    assert len(set(first)) == len(first)
+    assert first != answers(2)
 
 
 def test_logprobs_come_one_per_token_and_name_the_chosen_one(llm: LLM) -> None:

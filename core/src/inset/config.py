@@ -97,7 +97,7 @@ class ModelConfig(OptionsChecked):
     enable_mm_embeds: bool = option(False, "Accept precomputed embeddings instead of media; for trusted clients only.")
     enable_prompt_embeds: bool = option(False, "Accept precomputed prompt embeddings; for trusted clients only.")
     trust_request_mm_kwargs: bool = option(False, "Accept mm_processor_kwargs and media_io_kwargs in requests; for trusted clients only.")
-    seed: int = option(0, "Seed of requests that bring none.")
+    seed: int = option(0, "Seeds requests that bring none, in the order in which they come: a fresh engine draws the same again.")
 
     @property
     def name_for_clients(self) -> str:

@@ -42,7 +42,7 @@ class SamplingParams:
         repetition_penalty: Divides positive and multiplies negative logits of tokens in prompt or answer, in [0.01, 100]; 1 changes
             nothing.
         logit_bias: Token id -> what is added to its logit, in [-100, 100]; at most 16,384.
-        seed: Makes sampling repeatable; None draws a fresh one.
+        seed: Makes sampling repeatable; None draws one from the engine's own.
         stop: Texts that end the answer; at most 128.
         stop_token_ids: Tokens that end the answer; at most 16,384.
         include_stop_str_in_output: Leave the stop text in the answer.

@@ -115,6 +115,7 @@ def test_equal_seeds_repeat_and_others_differ() -> None:
         return [choose(made) for _ in range(30)]
 
     assert draws(1) == draws(1) != draws(2)
+    assert draws(1) != draws(-1)
 
 
 def test_neighbours_in_the_batch_change_no_choice() -> None:

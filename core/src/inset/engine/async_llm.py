@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
+import random
 import uuid
 from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import aclosing, contextmanager, suppress
@@ -59,10 +61,12 @@ class AsyncLLM(EngineListener):
         core: What prepares prompts.
         client: The way to the engine core.
         max_waiting_requests: Most prompts that are prepared or wait for the first token of an answer; None for callers who see to it.
+        seed: Requests that bring no seed get theirs from it, in the order in which they come: a fresh engine gives them again.
     """
 
-    def __init__(self, core: Core, client: CoreClient, *, max_waiting_requests: int | None = None) -> None:
+    def __init__(self, core: Core, client: CoreClient, *, max_waiting_requests: int | None = None, seed: int | str = 0) -> None:
         self.core = core
+        self._seeds = random.Random(str(seed))
         self._client = client
         self._max_waiting_requests = max_waiting_requests
         self._num_preparing = 0
@@ -130,6 +134,8 @@ class AsyncLLM(EngineListener):
         """
         commit_id = uuid.uuid4().hex  # not the caller's name, which may come again while the end of the last one is on its way
         params = params or self.core.default_sampling_params
+        if params.seed is None:
+            params = dataclasses.replace(params, seed=self._seeds.getrandbits(63))
         prepared = await self._prepare(prompt, params, commit_id)
         del prompt  # it can hold many megabytes of media, which nothing needs any more
         try:

@@ -269,7 +269,8 @@ def build_engine_from(configs: Configs, *, is_local: bool = False) -> AsyncLLM:
         core.close()
         raise
     client = InProcessClient(engine_core, prepare=partial(use_threads, configs.engine.engine_threads))
-    return AsyncLLM(core, client, max_waiting_requests=None if is_local else configs.server.max_waiting_requests)
+    most = None if is_local else configs.server.max_waiting_requests
+    return AsyncLLM(core, client, max_waiting_requests=most, seed=configs.model.seed)
 
 
 def build_front(configs: Configs, folder: Path, *, front_id: str, num_fronts: int = 1) -> AsyncLLM:
@@ -309,7 +310,8 @@ def build_front(configs: Configs, folder: Path, *, front_id: str, num_fronts: in
     except BaseException:
         core.close()
         raise
-    return AsyncLLM(core, client, max_waiting_requests=configs.server.max_waiting_requests)
+    seed = f"{configs.model.seed}:{front_id}"  # front ends do not repeat each other
+    return AsyncLLM(core, client, max_waiting_requests=configs.server.max_waiting_requests, seed=seed)
 
 
 def _warm_up(core: Core) -> None:

@@ -63,7 +63,6 @@ def build_engine_core(
         num_blocks=num_blocks,
         max_num_seqs=engine.max_num_seqs,
         max_model_len=limits.max_model_len,
-        seed=configs.model.seed,
     )
     logger.info("The model runs on %s in %s with %d KV blocks of %d tokens", device, dtype, num_blocks, engine.block_size)
     return EngineCore(Scheduler(_scheduler_limits(engine, limits, num_blocks=num_blocks)), runner, cache)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import random
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -161,11 +162,16 @@ def make_answer_requests(prepared: PreparedPrompt) -> list[EngineRequest]:
         dataclasses.replace(
             prepared.request,
             request_id=f"{prepared.commit_id}-{index}",
-            sampling_params=dataclasses.replace(params, n=1, seed=None if params.seed is None else params.seed + index),
+            sampling_params=dataclasses.replace(params, n=1, seed=_answer_seed(params.seed, index)),
             arrival_time_seconds=time.monotonic(),
         )
         for index in range(params.n)
     ]
+
+
+def _answer_seed(seed: int | None, index: int) -> int | None:
+    """Returns the seed of one of several answers: the first has the request's own, and no other comes near to another request's."""
+    return seed if seed is None or index == 0 else random.Random(f"{seed}:{index}").getrandbits(63)
 
 
 def token_types(prompt: ProcessedPrompt) -> list[int]:

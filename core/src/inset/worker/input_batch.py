@@ -42,13 +42,13 @@ class RequestState:
     refusal: RequestFailure | None = None
 
     @classmethod
-    def admit(cls, data: NewRequestData, *, seed: int) -> RequestState:
+    def admit(cls, data: NewRequestData) -> RequestState:
         """Takes a request in, for the first time or after preemption."""
         request = data.request
-        own = request.sampling_params.seed
+        seed = request.sampling_params.seed
         sampling = SamplingState(
             request.sampling_params,
-            seed=f"{seed}:{request.request_id}" if own is None else own,
+            seed=request.request_id if seed is None else seed,
             prompt_token_ids=request.prompt_token_ids,
             output_token_ids=data.output_token_ids,
             eos_token_ids=request.eos_token_ids,

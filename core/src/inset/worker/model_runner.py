@@ -70,7 +70,6 @@ class ModelRunner:
         max_num_seqs: Most requests in one step.
         max_model_len: Longest request, in tokens.
         workspace_bytes: Bound of the decode workspace; 0 does without, None is 1 GiB on a CPU and none elsewhere.
-        seed: Seeds requests that bring no seed of their own.
     """
 
     def __init__(
@@ -84,12 +83,10 @@ class ModelRunner:
         max_num_seqs: int,
         max_model_len: int,
         workspace_bytes: int | None = None,
-        seed: int = 0,
     ) -> None:
         self._adapter = adapter
         self._device = device
         self._dtype = dtype
-        self._seed = seed
         self._cache = PagedKVCache(adapter.attention_layers, num_blocks=num_blocks, block_size=block_size, dtype=dtype, device=device)
         if workspace_bytes is None:
             workspace_bytes = _GIB if device.type == "cpu" else 0
@@ -155,7 +152,7 @@ class ModelRunner:
 
     def _admit(self, data: NewRequestData) -> RequestState:
         request = data.request
-        state = RequestState.admit(data, seed=self._seed)
+        state = RequestState.admit(data)
         try:
             state.positions = self._adapter.get_positions(request.prompt_token_ids, _media_of(request))
             if request.prompt_embeds is not None:

@@ -46,7 +46,7 @@ class SamplingState:
         self._prompt_token_ids = prompt_token_ids
         self._output_token_ids = list(output_token_ids)
         self._seen: SeenTokens | None = None
-        self._generator = random.Random(seed)
+        self._generator = random.Random(str(seed))  # of a number, it would leave out the sign
         for _ in output_token_ids if not params.is_greedy else ():
             self._generator.random()
 
