@@ -2,16 +2,48 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
-    from inset.outputs import RequestOutput, Usage
+    from inset.outputs import CompletionOutput, RequestOutput, Usage
     from inset.processing.tokenizer import Tokenizer
     from inset.step import TokenLogprobs
 
-__all__ = ["chat_usage", "token_logprobs", "trace_fields"]
+__all__ = ["AnswerNews", "AnswerReader", "chat_usage", "token_logprobs", "trace_fields"]
+
+
+class AnswerNews(NamedTuple):
+    """What is new of one answer.
+
+    Attributes:
+        text: Behind what was read before.
+        logprobs: Of the tokens behind those that were read before; none where they were not asked for.
+        has_ended: There will be no more.
+    """
+
+    text: str
+    logprobs: Sequence[TokenLogprobs]
+    has_ended: bool
+
+
+class AnswerReader:
+    """Reads one answer of a stream piece by piece: an output tells all answers whole, also those that the last step did not change."""
+
+    def __init__(self) -> None:
+        self._num_characters = 0
+        self._num_tokens = 0
+        self._has_ended = False
+
+    def read(self, answer: CompletionOutput) -> AnswerNews | None:
+        """Returns what has come since the last call, or None where that is nothing."""
+        logprobs = answer.logprobs or []
+        news = AnswerNews(answer.text[self._num_characters :], logprobs[self._num_tokens :], answer.finish_reason is not None)
+        if self._has_ended or not any(news):
+            return None
+        self._num_characters, self._num_tokens, self._has_ended = len(answer.text), len(logprobs), news.has_ended
+        return news
 
 
 def chat_usage(usage: Usage) -> dict[str, Any]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from inset.errors import InvalidRequestError
-from inset.server.answers import chat_usage, token_logprobs, trace_fields
+from inset.server.answers import AnswerNews, AnswerReader, chat_usage, token_logprobs, trace_fields
 from inset.server.context import RequestContext, context_of
 from inset.server.exchange import Outputs, begin, finish, follow, handle, json_response
 from inset.server.protocol import ChatRequest
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from inset.outputs import CompletionOutput, RequestOutput
     from inset.processing.tokenizer import Tokenizer
+    from inset.step import TokenLogprobs
 
 __all__ = ["create_chat_completion"]
 
@@ -57,7 +59,7 @@ def _whole(output: RequestOutput, service: Service, context: RequestContext) -> 
             {
                 "index": answer.index,
                 "message": {"role": "assistant", "content": answer.text, "refusal": None},
-                "logprobs": _logprobs(answer, tokenizer, start=0),
+                "logprobs": None if answer.logprobs is None else _logprobs(answer.logprobs, tokenizer),
                 "finish_reason": answer.finish_reason,
                 "stop_reason": answer.stop_reason,
             }
@@ -72,10 +74,8 @@ def _head(kind: str, service: Service, context: RequestContext) -> dict[str, Any
     return {"id": f"chatcmpl-{context.request_id}", "object": kind, "created": int(time.time()), "model": service.model_name}
 
 
-def _logprobs(answer: CompletionOutput, tokenizer: Tokenizer, *, start: int) -> dict[str, Any] | None:
-    if answer.logprobs is None:
-        return None
-    return {"content": token_logprobs(answer.logprobs[start:], tokenizer), "refusal": None}
+def _logprobs(entries: Sequence[TokenLogprobs], tokenizer: Tokenizer) -> dict[str, Any]:
+    return {"content": token_logprobs(entries, tokenizer), "refusal": None}
 
 
 class _ChatStream:
@@ -87,9 +87,7 @@ class _ChatStream:
         self._context = context_of(request.scope)
         self._with_usage = chat.stream_options is not None and chat.stream_options.include_usage
         self._head = _head("chat.completion.chunk", self._service, self._context)
-        self._num_characters: dict[int, int] = {}
-        self._num_tokens: dict[int, int] = {}
-        self._ended: set[int] = set()
+        self._readers: defaultdict[int, AnswerReader] = defaultdict(AnswerReader)
 
     async def events(self, first: RequestOutput, outputs: Outputs) -> AsyncGenerator[bytes, None]:
         """Yields the encoded chunks."""
@@ -106,23 +104,13 @@ class _ChatStream:
 
     def _changes(self, output: RequestOutput) -> list[bytes]:
         """Returns the chunks of what has come since the last output."""
-        return [self._change(answer) for answer in output.outputs if self._has_changed(answer)]
+        read = [(answer, self._readers[answer.index].read(answer)) for answer in output.outputs]
+        return [self._change(answer, news) for answer, news in read if news is not None]
 
-    def _has_changed(self, answer: CompletionOutput) -> bool:
-        if answer.index in self._ended:
-            return False
-        has_text = len(answer.text) > self._num_characters.get(answer.index, 0)
-        return has_text or answer.finish_reason is not None or bool(answer.logprobs)
-
-    def _change(self, answer: CompletionOutput) -> bytes:
-        shown, told = self._num_characters.get(answer.index, 0), self._num_tokens.get(answer.index, 0)
-        self._num_characters[answer.index], self._num_tokens[answer.index] = len(answer.text), len(answer.logprobs or ())
-        end: dict[str, Any] = {}
-        if answer.finish_reason is not None:
-            self._ended.add(answer.index)
-            end = {"finish_reason": answer.finish_reason, "stop_reason": answer.stop_reason}
-        logprobs = _logprobs(answer, self._service.engine.core.tokenizer, start=told)
-        return self._chunk(answer.index, {"content": answer.text[shown:]}, logprobs=logprobs, end=end)
+    def _change(self, answer: CompletionOutput, news: AnswerNews) -> bytes:
+        end = {"finish_reason": answer.finish_reason, "stop_reason": answer.stop_reason} if news.has_ended else {}
+        logprobs = None if answer.logprobs is None else _logprobs(news.logprobs, self._service.engine.core.tokenizer)
+        return self._chunk(answer.index, {"content": news.text}, logprobs=logprobs, end=end)
 
     def _chunk(
         self, index: int, delta: Mapping[str, Any], *, logprobs: Mapping[str, Any] | None = None, end: Mapping[str, Any] | None = None

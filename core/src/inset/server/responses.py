@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from inset.engine.prompts import ChatPrompt
 from inset.errors import InsetError, InvalidRequestError
-from inset.server.answers import token_logprobs, trace_fields
+from inset.server.answers import AnswerReader, token_logprobs, trace_fields
 from inset.server.context import RequestContext, context_of
 from inset.server.exchange import Outputs, begin, finish, follow, handle, json_response
 from inset.server.protocol import ResponsesRequest
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from inset.outputs import CompletionOutput, RequestOutput
+    from inset.step import TokenLogprobs
 
 __all__ = ["create_response"]
 
@@ -138,12 +139,12 @@ class _Answer:
 
     def part(self, answer: CompletionOutput | None) -> dict[str, Any]:
         """Returns the text part of the message."""
-        logprobs = [] if answer is None else self.logprobs(answer)
+        logprobs = [] if answer is None else self.logprobs(answer.logprobs or ())
         return {"type": "output_text", "text": "" if answer is None else answer.text, "annotations": [], "logprobs": logprobs}
 
-    def logprobs(self, answer: CompletionOutput, *, start: int = 0) -> list[dict[str, Any]]:
-        """Returns the log probabilities of the tokens from `start` on; none where they were not asked for."""
-        return token_logprobs((answer.logprobs or [])[start:], self._tokenizer)
+    def logprobs(self, entries: Sequence[TokenLogprobs]) -> list[dict[str, Any]]:
+        """Returns log probabilities as parts and deltas have them."""
+        return token_logprobs(entries, self._tokenizer)
 
 
 def _usage(output: RequestOutput) -> dict[str, Any]:
@@ -179,13 +180,12 @@ async def _events(request: Request, answer: _Answer, first: RequestOutput, outpu
         yield numbered.event(kind, response=answer.begun())
     yield numbered.event("response.output_item.added", output_index=0, item=answer.message(None))
     yield numbered.event("response.content_part.added", **part, part=answer.part(None))
-    output, shown, told = first, 0, 0
+    output, reader = first, AnswerReader()
     async with contextlib.aclosing(follow(request, first, outputs)) as following:
         async for output in following:
-            text, logprobs = output.outputs[0].text, answer.logprobs(output.outputs[0], start=told)
-            if len(text) > shown or logprobs:
-                yield numbered.event("response.output_text.delta", **part, delta=text[shown:], logprobs=logprobs)
-                shown, told = len(text), told + len(logprobs)
+            news = reader.read(output.outputs[0])
+            if news is not None and (news.text or news.logprobs):
+                yield numbered.event("response.output_text.delta", **part, delta=news.text, logprobs=answer.logprobs(news.logprobs))
     done = output.outputs[0]
     finished = answer.part(done)
     yield numbered.event("response.output_text.done", **part, text=done.text, logprobs=finished["logprobs"])
