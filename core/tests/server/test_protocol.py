@@ -60,6 +60,22 @@ def test_what_only_a_hosted_service_reads_is_accepted() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "name", ["functions", "function_call", "prediction", "web_search_options", "n", "add_generation_prompt", "anything"]
+)
+def test_fields_of_a_chat_that_are_null_count_as_left_out(name: str) -> None:
+    assert chat(**{name: None}) == chat()
+
+
+@pytest.mark.parametrize("name", ["previous_response_id", "conversation", "max_tool_calls", "prompt", "temperature", "background"])
+def test_fields_of_a_response_that_are_null_count_as_left_out(name: str) -> None:
+    assert convert({"input": "hi", name: None}, ResponsesRequest) == convert({"input": "hi"}, ResponsesRequest)
+
+
+def test_a_needed_field_that_is_null_is_not_left_out() -> None:
+    assert convert({"messages": None}, ChatRequest).messages is None
+
+
 DEFAULTS = SamplingParams(temperature=0.3, top_p=0.9)
 
 

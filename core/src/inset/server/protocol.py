@@ -200,19 +200,23 @@ class DetokenizeRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True
 def convert(value: object, kind: type[T]) -> T:
     """Returns a parsed body as a request of a kind.
 
+    A field that is null counts as left out, known here or not: clients write out all fields that their API has.
+
     Raises:
         InvalidRequestError: A field is missing, unknown or of a wrong type; it is named.
     """
     if not isinstance(value, Mapping):
         raise InvalidRequestError("The body must be a JSON object.", stage="parse")
-    known = [field.name for field in msgspec.structs.fields(kind)]
-    for name in value:
+    fields = msgspec.structs.fields(kind)
+    known, needed = [field.name for field in fields], [field.name for field in fields if field.required]
+    given = {name: item for name, item in value.items() if item is not None or name in needed}
+    for name in given:
         if name not in known:
             raise InvalidRequestError(
                 f"There is no field {str(name)[:100]!r} here.{_near(str(name)[:100], known)}", stage="parse", parameter=str(name)[:100]
             )
     try:
-        return msgspec.convert(value, kind)
+        return msgspec.convert(given, kind)
     except msgspec.ValidationError as error:
         message, _, path = str(error).partition(" - at `$")
         parameter = path.rstrip("`").lstrip(".") or None
