@@ -25,6 +25,7 @@ def test_template_that_reads_parts_is_told_from_one_that_reads_text() -> None:
     assert template(LIST_TEMPLATE).content_format == "list"
     assert template(STRING_TEMPLATE).content_format == "string"
     assert template("{% for m in messages %}{{ m.content | trim }}{% endfor %}").content_format == "string"
+    assert template("{% for m in messages %}{{ m.content + '|' }}{% endfor %}").content_format == "string"
 
 
 def test_media_parts_stand_where_they_were_sent() -> None:

@@ -88,6 +88,56 @@ def test_token_in_tool_results_and_calls_and_descriptions_stays_text() -> None:
     assert added(messages, tools=tools) == [ASSISTANT, END, USER, END, ASSISTANT]
 
 
+CALLS = "{% for m in messages %}{% for c in m.tool_calls or [] %}<|user|>ARGUMENTS<|end|>{% endfor %}{% endfor %}"
+
+
+@pytest.mark.parametrize(
+    ("spelling", "expected"),
+    [
+        ("{{ c.function.arguments | tojson }}", '{"at": "<image>", "n": [1, 2.5, null]}'),
+        ("{{ c.function | tojson }}", '{"name": "look", "arguments": {"at": "<image>", "n": [1, 2.5, null]}}'),
+        ("{% for k, v in c.function.arguments.items() %}{{ k }}={{ v }};{% endfor %}", "at=<image>;n=[1, 2.5, None];"),
+        ("{{ c.function.arguments }}", '{"at":"<image>","n":[1,2.5,null]}'),
+        ("{{ '!' + c.function.arguments }}", '!{"at":"<image>","n":[1,2.5,null]}'),
+    ],
+)
+def test_arguments_of_earlier_calls_are_objects_or_text_as_the_template_wants(spelling: str, expected: str) -> None:
+    call = {"type": "function", "function": {"name": "look", "arguments": '{"at":"<image>","n":[1,2.5,null]}'}}
+    messages = [{"role": "user", "content": "x"}, {"role": "assistant", "content": None, "tool_calls": [call]}]
+    template = CALLS.replace("ARGUMENTS", spelling)
+    rendered = renderer(template).render_chat(messages, ContentPolicy())
+    assert rendered.text == f"<|user|>{expected}<|end|>"
+    assert TOKENIZER.added_ids_in(rendered.token_ids) == [USER, END]
+
+
+@pytest.mark.parametrize(
+    "arguments", ["", "{", "[1]", "5", '{"a": NaN}', '{"a": "\\ud800"}', '{"a": ' + "9" * 5000 + "}", '{"a": "' + "b" * 300_000 + '"}']
+)
+def test_arguments_that_are_no_json_object_or_very_long_stay_text(arguments: str) -> None:
+    call = {"type": "function", "function": {"name": "look", "arguments": arguments}}
+    template = CALLS.replace("ARGUMENTS", "{{ c.function.arguments | tojson }}")
+    rendered = renderer(template).render_chat([{"role": "assistant", "content": None, "tool_calls": [call]}], ContentPolicy())
+    assert rendered.text == f"<|user|>{json.dumps(arguments)}<|end|>"
+
+
+@pytest.mark.parametrize("arguments", ['{"<image>": 1}', '{"a": {"type": "<image>"}}', '{"\\u003cimage>": 1}'])
+def test_token_in_arguments_where_names_stand_is_refused(arguments: str) -> None:
+    call = {"type": "function", "function": {"name": "look", "arguments": arguments}}
+    with pytest.raises(InvalidRequestError, match="name of a field"):
+        added([{"role": "assistant", "content": None, "tool_calls": [call]}])
+
+
+@pytest.mark.parametrize("calls", [None, "x", [None], [{}], [{"function": None}], [{"function": {"arguments": 5}}]])
+def test_malformed_calls_are_left_to_the_template(calls: Any) -> None:
+    assert added([{"role": "user", "content": "x", "tool_calls": calls}]) == [USER, END, ASSISTANT]
+
+
+def test_deeply_nested_arguments_are_refused() -> None:
+    call = {"type": "function", "function": {"name": "look", "arguments": '{"a":' * 20_000 + "1" + "}" * 20_000}}
+    with pytest.raises(InvalidRequestError, match="nested too deeply"):
+        added([{"role": "assistant", "content": None, "tool_calls": [call]}])
+
+
 def test_token_in_the_name_of_a_field_is_refused() -> None:
     tools = [{"type": "function", "function": {"parameters": {"<image>": {}}}}]
     with pytest.raises(InvalidRequestError, match="name of a field"):

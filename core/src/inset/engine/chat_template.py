@@ -22,6 +22,8 @@ Conversation: TypeAlias = Sequence[Mapping[str, Any]]
 """Messages as a template reads them: role, content and whatever else the client sent."""
 
 _PROBE: Final = "inset-probe-text"
+_REFUSALS: Final = (jinja2.TemplateError, TypeError, ValueError, AttributeError, KeyError)
+"""What a template raises that was not made for a conversation."""
 
 
 class _GenerationTag(Extension):
@@ -40,6 +42,10 @@ class ChatTemplate:
 
     Source: transformers 5 renders templates with ``trim_blocks``, ``lstrip_blocks``, loop controls, ``raise_exception`` and
     ``strftime_now`` in an immutable sandbox.
+
+    Attributes:
+        content_format: The template reads content as a ``list`` of parts, or as one ``string``.
+        reads_argument_objects: The template wants the arguments of a tool call as an object, not as JSON text.
     """
 
     def __init__(self, text: str, *, special_tokens: Mapping[str, str]) -> None:
@@ -53,16 +59,28 @@ class ChatTemplate:
         except jinja2.TemplateError as error:
             raise ConfigError(f"The chat template cannot be read: {error}") from error
         self.content_format = self._detect_content_format()
+        self.reads_argument_objects = self._detect_argument_objects()
 
     def _detect_content_format(self) -> Literal["list", "string"]:
         """Finds out by a probe whether the template reads content as a list of parts or as one text."""
         conversation = [{"role": "user", "content": [{"type": "text", "text": _PROBE}]}]
         try:
             rendered = self._render(conversation, {})
-        except jinja2.TemplateError:
+        except _REFUSALS:
             return "string"
         is_list = _PROBE in rendered and f"'{_PROBE}'" not in rendered and f'"{_PROBE}"' not in rendered
         return "list" if is_list else "string"
+
+    def _detect_argument_objects(self) -> bool:
+        """Finds out by a probe whether the template wants the arguments of a tool call as an object, not as JSON text."""
+        content = [{"type": "text", "text": "x"}] if self.content_format == "list" else "x"
+        call = {"id": "123456789", "type": "function", "function": {"name": "x", "arguments": {_PROBE: _PROBE}}}
+        conversation: Conversation = [{"role": "user", "content": content}, {"role": "assistant", "content": content, "tool_calls": [call]}]
+        try:
+            rendered = self._render(conversation, {})
+        except _REFUSALS:
+            return False
+        return _PROBE in rendered and f"'{_PROBE}'" not in rendered
 
     def render(
         self,
@@ -92,7 +110,7 @@ class ChatTemplate:
             conversation = _with_end_marked(conversation, mark)
         try:
             rendered = self._render(conversation, variables)
-        except (jinja2.TemplateError, TypeError, ValueError, AttributeError, KeyError) as error:
+        except _REFUSALS as error:
             raise InvalidRequestError(
                 f"The chat template refuses this conversation: {error}", stage="parse", parameter="messages"
             ) from error

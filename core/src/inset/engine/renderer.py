@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from inset.engine.content_parts import ContentPolicy, MediaPart, Part, TextPart, parse_content
 from inset.engine.prompt_parts import PROMPT, MarkingTokenizer
+from inset.engine.tool_calls import ArgumentsParser
 from inset.errors import InvalidRequestError, PromptTooLongError, TooLargeError
 from inset.processing.user_text import EncodedChat, encode_chat
 
@@ -95,7 +96,8 @@ class Renderer:
             raise InvalidRequestError("The messages are nested too deeply.", stage="parse", parameter="messages") from error
 
     def _render_chat(self, template: ChatTemplate, messages: object, policy: ContentPolicy, options: ChatOptions) -> RenderedPrompt:
-        read = [_read_message(message, policy, index) for index, message in enumerate(_as_list(messages))]
+        parse = ArgumentsParser().parse if template.reads_argument_objects else None
+        read = [_read_message(message, policy, index, parse=parse) for index, message in enumerate(_as_list(messages))]
         media = tuple(part for message in read for part in message.parts if isinstance(part, MediaPart))
         num_embeds = _count_prompt_embeds(media)
         if num_embeds and len(read) == len(read[0].parts) == 1:  # they take the place of a whole prompt
@@ -221,14 +223,16 @@ def _as_list(messages: object) -> Sequence[object]:
     return messages
 
 
-def _read_message(message: object, policy: ContentPolicy, index: int) -> _Message:
+def _read_message(
+    message: object, policy: ContentPolicy, index: int, *, parse: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None
+) -> _Message:
     parameter = f"messages[{index}]"
     if not isinstance(message, Mapping) or not isinstance(message.get("role"), str) or not message["role"]:
         raise InvalidRequestError("A message must be an object with a role.", stage="parse", parameter=parameter)
     content = message.get("content")
     parts = parse_content(content, policy, parameter=f"{parameter}.content")
     fields = {key: value for key, value in message.items() if key != "content"}
-    return _Message(fields, tuple(parts), is_text=content is None or isinstance(content, str))
+    return _Message(fields if parse is None else parse(fields), tuple(parts), is_text=content is None or isinstance(content, str))
 
 
 def _strings(value: object) -> Iterator[str]:
