@@ -128,6 +128,28 @@ def test_health_answers_while_a_request_is_worked_on(
         assert asked.result().status_code == 200
 
 
+def test_chat_is_answered_while_many_long_texts_are_tokenised(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, is_answered = threading.Event(), threading.Event()
+    original = Tokenizer.encode
+
+    def held(self: Tokenizer, text: str, *arguments: Any, **options: Any) -> list[int]:
+        if text == "long":
+            begun.set()
+            assert is_answered.wait(60), "the chat was not answered meanwhile"
+        return original(self, text, *arguments, **options)
+
+    monkeypatch.setattr(Tokenizer, "encode", held)
+    with ThreadPoolExecutor(40) as asking, httpx.Client(base_url=server.url, timeout=60) as client:
+        asked = [asking.submit(httpx.post, f"{server.url}/tokenize", json={"prompt": "long"}, timeout=60) for _ in range(40)]
+        assert begun.wait(60)
+        request = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 1}
+        try:
+            assert client.post("/v1/chat/completions", json=request).status_code == 200
+        finally:
+            is_answered.set()
+        assert {answer.result().status_code for answer in asked} == {200}
+
+
 def big(middle: bytes, count: int) -> bytes:
     return b'{"messages":[{"role":"user","content":[' + middle * count + b'"end"]}]}'
 
@@ -157,4 +179,13 @@ def test_hostile_body_is_refused_before_it_is_tokenised(server: Any, monkeypatch
         response = client.post("/v1/chat/completions", content=sent)
         assert (response.status_code, tokenised) == (status, []), response.text
         assert len(response.content) < 1500
+        assert client.get("/health").status_code == 200
+
+
+def test_text_that_can_never_fit_is_refused_before_it_is_tokenised_for_its_own_sake(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenised: list[str] = []
+    monkeypatch.setattr(Tokenizer, "encode", lambda self, text, *arguments, **options: tokenised.append(text))
+    with httpx.Client(base_url=server.url, timeout=60) as client:
+        response = client.post("/tokenize", json={"prompt": "words " * 500_000})
+        assert (response.status_code, tokenised) == (400, []), response.text
         assert client.get("/health").status_code == 200

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -60,6 +61,22 @@ def test_body_counts_as_held_until_it_is_released(make_reader: Any) -> None:
     held.release()
     assert reader.num_bytes_held == 0
     assert held.value is None
+
+
+def test_small_body_waits_for_nothing_else_that_runs_in_threads(make_reader: Any) -> None:
+    import asyncio
+
+    is_read = threading.Event()
+
+    async def read_beside_busy_threads() -> Any:
+        loop = asyncio.get_running_loop()
+        busy = [loop.run_in_executor(None, is_read.wait, 60) for _ in range(64)]
+        held = await asyncio.wait_for(read(make_reader(100, 100), _Request(BODY)), 60)
+        is_read.set()
+        assert all(await asyncio.gather(*busy))
+        return held.value
+
+    assert run(read_beside_busy_threads()) == DetokenizeRequest(tokens=[1, 2])
 
 
 def test_body_that_says_it_is_too_large_is_not_read(make_reader: Any) -> None:

@@ -77,6 +77,7 @@ class Core:
         default_sampling_params: SamplingParams,
     ) -> None:
         self.processor = processor
+        self.renderer = renderer
         self.tokenizer = tokenizer
         self.default_sampling_params = default_sampling_params
         self.cache = cache

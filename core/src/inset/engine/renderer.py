@@ -136,14 +136,18 @@ class Renderer:
         marking.check(token_ids, num_embeds)
         return EncodedChat(marking.without_markers(text), token_ids)
 
-    def render_text(self, prompt: str) -> RenderedPrompt:
+    def render_text(self, prompt: str, *, add_special_tokens: bool = True) -> RenderedPrompt:
         """Returns a plain prompt; markers typed in it are the places of its items.
+
+        Args:
+            prompt: The text.
+            add_special_tokens: Put around it what the tokenizer puts there.
 
         Raises:
             PromptTooLongError: It can never fit into the context.
         """
         self._check_text(prompt)
-        return RenderedPrompt(prompt, self._tokenizer.encode(prompt, add_special_tokens=True))
+        return RenderedPrompt(prompt, self._tokenizer.encode(prompt, add_special_tokens=add_special_tokens))
 
     def _check_text(self, text: str) -> None:
         """Refuses what can never fit before the time is spent on tokenising it."""

@@ -38,7 +38,7 @@ class ArgumentsParser:
             return text
         try:
             value = json.loads(text, parse_constant=_refuse_constant)
-            json.dumps(value, ensure_ascii=False).encode()  # half a character, "\\ud800", is no text
+            json.dumps(value, ensure_ascii=False).encode()  # raises for half a character, which is no text
         except ValueError:
             return text
         return value if isinstance(value, dict) else text

@@ -30,6 +30,7 @@ class BodyReader:
     """Reads JSON bodies; what all requests of a front end hold at one time is bounded. Whoever makes it closes it.
 
     Large bodies have few threads of their own: each thread at work makes the event loop wait for the interpreter's lock a little longer.
+    Small ones have others, so that they wait neither for large ones nor for what else runs in threads.
 
     Args:
         max_body_bytes: Largest body.
@@ -42,11 +43,13 @@ class BodyReader:
         self._max_total_bytes = max_total_bytes
         self._limits = limits
         self._threads = ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="inset-body")
+        self._small_threads = ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="inset-small-body")
         self.num_bytes_held = 0
 
     def close(self) -> None:
         """Ends its threads; idempotent."""
         self._threads.shutdown(cancel_futures=True)
+        self._small_threads.shutdown(cancel_futures=True)
 
     async def read(self, request: Request, kind: type[R]) -> HeldBody[R]:
         """Returns the body as a request of a kind, which the caller releases.
@@ -65,7 +68,7 @@ class BodyReader:
                 held.add(len(piece))
                 self._check(held.num_bytes)
                 pieces.append(piece)
-            threads = None if held.num_bytes < _SMALL_BYTES else self._threads
+            threads = self._small_threads if held.num_bytes < _SMALL_BYTES else self._threads
             work = partial(_join_and_convert, pieces, self._limits, kind)
             held.value = await asyncio.get_running_loop().run_in_executor(threads, work)
         except BaseException:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 from inset.engine.prompts import ChatPrompt, RequestOptions, TextPrompt
@@ -37,7 +37,7 @@ async def render(request: Request) -> Response:
             prompt = TextPrompt(prompt=body.prompt, options=prompt.options)
         planned = await service.engine.core.plan(prompt)
         plan = describe_plan(planned, max_model_len=service.engine.core.limits.max_model_len)
-        return await asyncio.to_thread(json_response, {"object": "render", "model": service.model_name, **plan})
+        return await service.run_text(json_response, {"object": "render", "model": service.model_name, **plan})
 
     return await handle(request, RenderRequest, work)
 
@@ -56,11 +56,12 @@ async def tokenize(request: Request) -> Response:
         _check_one_of(body)
         core = service.engine.core
         if body.prompt is not None:
-            token_ids = await asyncio.to_thread(core.tokenizer.encode, body.prompt, body.add_special_tokens)
+            render = partial(core.renderer.render_text, body.prompt, add_special_tokens=body.add_special_tokens)
+            token_ids = (await service.run_text(render)).token_ids
         else:
-            token_ids = list((await core.plan(_conversation(body, service, context_of(request.scope).client))).prompt_token_ids)
+            token_ids = (await core.plan(_conversation(body, service, context_of(request.scope).client))).prompt_token_ids
         tokenizer = core.tokenizer if body.return_token_strs else None
-        return await asyncio.to_thread(_describe, token_ids, tokenizer, core.limits.max_model_len)
+        return await service.run_text(_describe, list(token_ids), tokenizer, core.limits.max_model_len)
 
     return await handle(request, TokenizeRequest, work)
 
@@ -92,6 +93,6 @@ async def detokenize(request: Request) -> Response:
         wrong = next((index for index, token_id in enumerate(body.tokens) if not 0 <= token_id <= last), None)
         if wrong is not None:
             raise InvalidRequestError(f"A token id must be in 0 to {last}.", stage="parse", parameter=f"tokens[{wrong}]")
-        return json_response({"prompt": await asyncio.to_thread(tokenizer.decode, body.tokens, False)})
+        return json_response({"prompt": await service.run_text(tokenizer.decode, body.tokens, False)})
 
     return await handle(request, DetokenizeRequest, work)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from inset.engine.content_parts import ContentPolicy
 from inset.engine.prompts import ChatPrompt, RequestOptions
@@ -23,6 +27,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Service", "service_of"]
 
+T = TypeVar("T")
+
+_NUM_TEXT_THREADS: Final = 2
+
 
 class Service:
     """What the endpoints of one app work with; the engine belongs to the app's owner."""
@@ -35,6 +43,7 @@ class Service:
         self.metrics = Metrics(engine, front_id=front_id)
         server = configs.server
         limits = JsonLimits(max_values=server.max_request_values, max_text_bytes=server.max_request_text_bytes)
+        self._text_threads = ThreadPoolExecutor(_NUM_TEXT_THREADS, thread_name_prefix="inset-text")
         self.bodies = BodyReader(server.max_request_body_bytes, server.max_held_body_bytes, limits)
         self.policy = ContentPolicy(
             accept_mm_embeds=configs.model.enable_mm_embeds,
@@ -45,6 +54,11 @@ class Service:
     def close(self) -> None:
         """Ends what belongs to it alone; idempotent."""
         self.bodies.close()
+        self._text_threads.shutdown(cancel_futures=True)
+
+    async def run_text(self, work: Callable[..., T], *arguments: Any) -> T:
+        """Runs what is asked about text beside the answers, in threads of its own: long texts wait for each other, no chat does."""
+        return await asyncio.get_running_loop().run_in_executor(self._text_threads, partial(work, *arguments))
 
     def check_model(self, name: str | None) -> None:
         """Lets the name of the served model pass, and none at all.
