@@ -101,10 +101,9 @@ class _TextStream:
         text = self._decode_waiting()
         if not text or text.endswith(_REPLACEMENT):
             return ""
-        if self._decode(self._waiting):
-            self._given = []
-        self._given += self._waiting
-        self._given_text = self._decode(self._given)
+        alone = self._decode(self._waiting)
+        self._given = self._waiting if alone else [*self._given, *self._waiting]
+        self._given_text = alone or self._decode(self._given)
         self._waiting = []
         return text
 
