@@ -72,6 +72,10 @@ def test_fields_of_a_response_that_are_null_count_as_left_out(name: str) -> None
     assert convert({"input": "hi", name: None}, ResponsesRequest) == convert({"input": "hi"}, ResponsesRequest)
 
 
+def test_options_of_a_stream_that_are_null_count_as_left_out() -> None:
+    assert chat(stream_options={"include_usage": None, "include_obfuscation": None}) == chat(stream_options={})
+
+
 def test_a_needed_field_that_is_null_is_not_left_out() -> None:
     assert convert({"messages": None}, ChatRequest).messages is None
 

@@ -85,7 +85,7 @@ class _ChatStream:
         self._request = request
         self._service = service_of(request)
         self._context = context_of(request.scope)
-        self._with_usage = chat.stream_options is not None and chat.stream_options.include_usage
+        self._with_usage = chat.stream_options is not None and bool(chat.stream_options.include_usage)
         self._head = _head("chat.completion.chunk", self._service, self._context)
         self._readers: defaultdict[int, AnswerReader] = defaultdict(AnswerReader)
 

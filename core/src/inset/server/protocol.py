@@ -34,8 +34,8 @@ class StreamOptions(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         include_obfuscation: Accepted and without effect: nothing is padded.
     """
 
-    include_usage: bool = False
-    include_obfuscation: bool = False
+    include_usage: bool | None = None
+    include_obfuscation: bool | None = None
 
 
 class ResponseFormat(msgspec.Struct, kw_only=True):
