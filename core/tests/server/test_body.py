@@ -71,8 +71,10 @@ def test_small_body_waits_for_nothing_else_that_runs_in_threads(make_reader: Any
     async def read_beside_busy_threads() -> Any:
         loop = asyncio.get_running_loop()
         busy = [loop.run_in_executor(None, is_read.wait, 60) for _ in range(64)]
-        held = await asyncio.wait_for(read(make_reader(100, 100), _Request(BODY)), 60)
-        is_read.set()
+        try:
+            held = await asyncio.wait_for(read(make_reader(100, 100), _Request(BODY)), 20)
+        finally:
+            is_read.set()
         assert all(await asyncio.gather(*busy))
         return held.value
 
