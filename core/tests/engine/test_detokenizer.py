@@ -196,3 +196,12 @@ def test_broken_bytes_behind_characters_that_were_shown_lose_no_answer(pieces: P
     text = stream(fallback_ids(pieces))
     assert text.count("B") == pieces.count("B") + pieces.count(" B")
     assert "\ufffd" in text
+
+
+@pytest.mark.parametrize(("token_id", "shown"), [(4 + 0x80, "\ufffd"), (0, "")])
+def test_tokens_that_never_become_a_character_are_not_held_for_ever(token_id: int, shown: str) -> None:
+    detokenizer = Detokenizer(FALLBACK)
+    detokenizer.add([token_id] * 600)
+    assert detokenizer.text == shown * 512
+    detokenizer.add([2])
+    assert detokenizer.text == shown * 600 + "B"

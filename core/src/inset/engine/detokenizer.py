@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 __all__ = ["Detokenizer"]
 
 _REPLACEMENT: Final = "\ufffd"
+_MOST_TOKENS: Final = 256
+"""More tokens are decoded at no step: a model that gives broken bytes alone must not cost more with each of them."""
 
 
 class Detokenizer:
@@ -85,7 +87,8 @@ class _TextStream:
 
     The pieces together are the whole decoding of all tokens, with one exception, which a stream cannot avoid. Tokenizers with byte tokens
     (``<0x0A>``) decode a run of them that is no UTF-8 to one replacement character per byte, whole characters at its beginning included.
-    What has been given of such a run stays as it is, and only the rest of it becomes replacement characters.
+    What has been given of such a run stays as it is, and only the rest of it becomes replacement characters. Bytes that are part of no
+    character are given after `_MOST_TOKENS` tokens, whatever may follow.
     """
 
     def __init__(self, tokenizer: tokenizers.Tokenizer, *, skip_special_tokens: bool) -> None:
@@ -99,10 +102,10 @@ class _TextStream:
         """Takes the next token, and returns the text that is certain by now, often none."""
         self._waiting.append(token_id)
         text = self._decode_waiting()
-        if not text or text.endswith(_REPLACEMENT):
+        if (not text or text.endswith(_REPLACEMENT)) and len(self._waiting) < _MOST_TOKENS:
             return ""
         alone = self._decode(self._waiting)
-        self._given = self._waiting if alone else [*self._given, *self._waiting]
+        self._given = self._waiting if alone else [*self._given, *self._waiting][-_MOST_TOKENS:]
         self._given_text = alone or self._decode(self._given)
         self._waiting = []
         return text
