@@ -12,7 +12,7 @@ from inset.config import MediaConfig
 from inset.errors import MediaDecodeError, TooLargeError
 from inset.identity import JSON
 from inset.media.decoded import VideoFrames
-from inset.media.frame_list import pack_frames
+from inset.media.frame_list import FRAME_LIST_MAGIC, pack_frames, unpack_frames
 from inset.media.header import MediaHeader
 from inset.media.ref import MediaRef
 from inset.media.sampling import VideoSampler
@@ -59,6 +59,22 @@ class TestFrameLists:
     def test_empty_list_is_refused(self) -> None:
         with pytest.raises(MediaDecodeError, match="no frames"):
             load(pack_frames([]))
+
+    def test_bytes_behind_the_last_frame_that_are_all_zero_are_skipped(self) -> None:
+        for padding in (0, 1, 7, 8, 9, 1000):
+            assert unpack_frames(pack_frames([b"a", b"bc"]) + bytes(padding)) == [b"a", b"bc"]
+
+    @pytest.mark.parametrize("payload", [bytes(8_000_000) + b"\1" * 9, bytes(8) + (1).to_bytes(8, "big") + b"x"])
+    def test_first_empty_frame_ends_the_reading(self, payload: bytes) -> None:
+        """Frame 0 is blamed, so nothing behind it was read as frames, however many more empty ones there are."""
+        with pytest.raises(MediaDecodeError, match="Frame 0 of the frame list is empty"):
+            load(FRAME_LIST_MAGIC + payload)
+
+    def test_frames_without_number_are_too_many(self) -> None:
+        frame = (1).to_bytes(8, "big") + b"x"
+        assert len(unpack_frames(FRAME_LIST_MAGIC + frame * 65_536)) == 65_536
+        with pytest.raises(TooLargeError, match="more than 65,536 frames"):
+            load(FRAME_LIST_MAGIC + frame * 65_537)
 
     def test_damaged_frame_is_an_error_of_the_video(self) -> None:
         whole = encode_image(make_pixels(200, 200), "JPEG")

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from inset.errors import MediaDecodeError
+import numpy as np
+
+from inset.errors import MediaDecodeError, TooLargeError
 
 __all__ = ["FRAME_LIST_MAGIC", "frame_prefix", "is_frame_list", "pack_frames", "unpack_frames"]
 
@@ -17,6 +19,7 @@ FRAME_LIST_MAGIC: Final = b"\x89FRAMES\n"
 """What a payload begins with."""
 
 _LENGTH_BYTES: Final = 8
+_MOST_FRAMES: Final = 65_536
 
 
 def pack_frames(frames: Sequence[bytes]) -> bytes:
@@ -38,15 +41,20 @@ def unpack_frames(data: bytes) -> list[bytes]:
     """Returns the encoded images of a payload; bytes behind the last whole frame that are all zero are skipped.
 
     Raises:
-        MediaDecodeError: A frame is cut short, or there is none.
+        MediaDecodeError: A frame is empty or cut short, or there is none.
+        TooLargeError: There are more frames than any list that is served has.
     """
     frames: list[bytes] = []
     position = len(FRAME_LIST_MAGIC)
     while position < len(data):
         start = position + _LENGTH_BYTES
         length = int.from_bytes(data[position:start], "big")
-        if length == 0 and not any(data[position:]):
+        if length == 0:
+            if np.frombuffer(data, dtype=np.uint8, offset=position).any():
+                raise MediaDecodeError(f"Frame {len(frames)} of the frame list is empty.")
             break
+        if len(frames) == _MOST_FRAMES:
+            raise TooLargeError(f"The frame list has more than {_MOST_FRAMES:,} frames.")
         if start + length > len(data):
             raise MediaDecodeError(f"Frame {len(frames)} of the frame list is cut short.")
         frames.append(data[start : start + length])
