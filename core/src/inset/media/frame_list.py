@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-import numpy as np
-
 from inset.errors import MediaDecodeError, TooLargeError
 
 __all__ = ["FRAME_LIST_MAGIC", "frame_prefix", "is_frame_list", "pack_frames", "unpack_frames"]
@@ -44,6 +42,8 @@ def unpack_frames(data: bytes) -> list[bytes]:
         MediaDecodeError: A frame is empty or cut short, or there is none.
         TooLargeError: There are more frames than any list that is served has.
     """
+    import numpy as np  # here, because the connector that packs a list needs none of it
+
     frames: list[bytes] = []
     position = len(FRAME_LIST_MAGIC)
     while position < len(data):

@@ -67,7 +67,7 @@ class ImageIO(MediaIO["ImagePixels"]):
 
         Raises:
             MediaDecodeError: The bytes are not an image in a format that is read.
-            TooLargeError: The image has too many pixels.
+            TooLargeError: The image has too many pixels, or parts such as chunks, segments or scans.
         """
         image = open_image(data)
         width, height = image.size

@@ -21,6 +21,8 @@ from PIL import (
 )
 
 from inset.errors import MediaDecodeError
+from inset.media.jpeg_markers import check_jpeg_markers
+from inset.media.png_chunks import check_png_chunks
 
 __all__ = ["IMAGE_FORMATS", "open_image", "tile_pixels"]
 
@@ -37,6 +39,9 @@ _OPENERS: Final[dict[str, tuple[re.Pattern[bytes], _Opener]]] = {
     "AVIF": (re.compile(rb"....ftyp(?:avi[fs]|(?:mif1|msf1)....(?:....)*?avi[fs])", re.DOTALL), AvifImagePlugin.AvifImageFile),
     "JPEG 2000": (re.compile(rb"\xff\x4f\xff\x51|\0\0\0\x0cjP  \r\n\x87\n"), Jpeg2KImagePlugin.Jpeg2KImageFile),
 }
+
+# What a format allows without bound and its reader pays for, held against a bound before it is opened.
+_CHECKS: Final[dict[str, Callable[[bytes], None]]] = {"JPEG": check_jpeg_markers, "PNG": check_png_chunks}
 
 IMAGE_FORMATS: Final = tuple(_OPENERS)
 """The formats that are read."""
@@ -63,10 +68,13 @@ def open_image(data: bytes) -> Image.Image:
 
     Raises:
         MediaDecodeError: The format is not among `IMAGE_FORMATS`, or the header is damaged.
+        TooLargeError: Its parts are so many that reading or decoding them would take long.
     """
     start = data[:_SNIFFED_BYTES]
     for name, (signature, opener) in _OPENERS.items():
         if signature.match(start):
+            if (check := _CHECKS.get(name)) is not None:
+                check(data)
             try:
                 return opener(BytesIO(data))
             except Exception as error:  # Pillow's header parsers raise almost anything on damaged files

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterator
 from typing import Final
 
 from PIL import ExifTags, Image
+
+from inset.media.png_chunks import iter_png_chunks
 
 __all__ = ["find_image_id", "find_orientation"]
 
 _XMP_ORIENTATION: Final = re.compile(rb"tiff:Orientation(?:\s*=\s*[\"']|>)\s*([1-8])")
 _XMP_KEYWORD: Final = b"XML:com.adobe.xmp"
 _MAX_METADATA_BYTES: Final = 1024**2
-_PNG_SIGNATURE_BYTES: Final = 8
 
 
 def find_orientation(image: Image.Image, data: bytes) -> int:
@@ -61,7 +61,9 @@ def _find_metadata(image: Image.Image, data: bytes) -> tuple[bytes, bytes]:
 def _find_png_metadata(data: bytes) -> tuple[bytes, bytes]:
     """Walks the chunks, because they may also stand behind the pixels."""
     exif = xmp = old_exif = b""
-    for kind, body in _png_chunks(data):
+    for kind, body in iter_png_chunks(data):
+        if len(body) > _MAX_METADATA_BYTES:
+            continue
         if kind == b"eXIf":
             exif = exif or bytes(body)
         elif kind == b"iTXt" and bytes(body[: len(_XMP_KEYWORD) + 1]) == _XMP_KEYWORD + b"\0":
@@ -69,17 +71,6 @@ def _find_png_metadata(data: bytes) -> tuple[bytes, bytes]:
         elif kind in (b"tEXt", b"zTXt") and bytes(body[:22]) == b"Raw profile type exif\0":
             old_exif = old_exif or _read_text_profile(bytes(body[22:]), is_compressed=kind == b"zTXt")
     return exif or old_exif, xmp
-
-
-def _png_chunks(data: bytes) -> Iterator[tuple[bytes, memoryview]]:
-    view, position = memoryview(data), _PNG_SIGNATURE_BYTES
-    while position + 8 <= len(view):
-        length, kind = int.from_bytes(view[position : position + 4], "big"), bytes(view[position + 4 : position + 8])
-        if length <= _MAX_METADATA_BYTES:
-            yield kind, view[position + 8 : position + 8 + length]
-        if kind == b"IEND":
-            return
-        position += length + 12
 
 
 def _read_international_text(body: bytes) -> bytes:
