@@ -88,6 +88,13 @@ class TestFrameLists:
             load(pack_frames([b"not an image"]))
         assert (caught.value.stage, caught.value.modality, caught.value.code) == ("probe", "video", "unsupported_image_format")
 
+    def test_decoding_has_a_time_limit(self) -> None:
+        io_ = VideoIO({}, MediaConfig(max_video_decode_seconds=1e-9))
+        ref = io_.load_bytes_ref(pack_frames([encode_image(make_pixels(40, 30), "JPEG")] * 3))
+        with pytest.raises(MediaDecodeError, match="Frame 0 of the frame list") as caught:
+            ref.decode()
+        assert (caught.value.code, caught.value.stage, caught.value.modality) == ("media_decode_timeout", "decode", "video")
+
     def test_frames_over_the_pixel_cap_are_too_large_and_not_damaged(self) -> None:
         with pytest.raises(TooLargeError, match="Frame 0 of the frame list"):
             load(pack_frames([encode_image(make_pixels(40, 30), "JPEG")]), config=MediaConfig(max_image_pixels=100))

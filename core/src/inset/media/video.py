@@ -193,9 +193,12 @@ class VideoIO(MediaIO[VideoFrames]):
 
     def _decode_frame_list(self, data: bytes, header: MediaHeader) -> VideoFrames:
         image_io = ImageIO({}, self._config)
+        deadline = time.monotonic() + self._config.max_video_decode_seconds
         frames = np.empty((header.num_frames or 0, header.height or 0, header.width or 0, 3), dtype=np.uint8)
         for number, encoded in enumerate(unpack_frames(data)):
             with _naming_frame(number):
+                if time.monotonic() > deadline:
+                    raise MediaDecodeError("Decoding the video took too long before it.", code="media_decode_timeout")
                 frame_header = image_io.probe(encoded)
                 if (frame_header.width, frame_header.height) != (header.width, header.height):
                     raise MediaDecodeError("It has another size than the first one.")
