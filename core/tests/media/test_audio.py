@@ -145,6 +145,10 @@ class TestFormats:
         assert abs(decoded.samples.shape[1] - 16_000) < 2100
         assert np.abs(decoded.samples[0, 2000:14_000]).max() > 0.4
 
+    def test_pictures_beside_the_sound_may_be_larger_than_what_is_looked_at(self) -> None:
+        data = make_video(3, width=1280, height=1024, sound=make_tone(16_000))
+        assert abs(load(data).decode().samples.shape[1] - 16_000) < 2100
+
     def test_video_without_audio_track_is_refused(self) -> None:
         with pytest.raises(MediaDecodeError, match="no audio track"):
             load(make_video(3))

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
 
+import av
 import numpy as np
 import pytest
 
@@ -123,7 +127,52 @@ class TestDamage:
         assert caught.value.code == "unsupported_video_format"
 
 
+def make_growing_video(codec: str, options: Mapping[str, str], *, side: int) -> bytes:
+    """Returns a Matroska file whose header says 64x64, with four such frames and four of another size behind them."""
+    buffer = io.BytesIO()
+    with av.open(buffer, "w", format="matroska") as output:
+        stream: Any = output.add_stream(codec, rate=10)
+        stream.width, stream.height, stream.pix_fmt, stream.time_base = 64, 64, "yuv420p", Fraction(1, 10)
+        for first, width in ((0, 64), (4, side)):
+            encoder: Any = av.CodecContext.create(codec, "w")
+            encoder.width, encoder.height, encoder.pix_fmt, encoder.time_base = width, width, "yuv420p", Fraction(1, 10)
+            encoder.options = dict(options)
+            frame = av.VideoFrame.from_ndarray(np.full((width, width, 3), 90, np.uint8), format="rgb24").reformat(format="yuv420p")
+            packets: list[Any] = []
+            for number in range(first, first + 4):
+                frame.pts = number
+                packets += encoder.encode(frame)
+            for packet in [*packets, *encoder.encode(None)]:
+                packet.stream, packet.time_base = stream, Fraction(1, 10)
+                output.mux(packet)
+    return buffer.getvalue()
+
+
 class TestCaps:
+    @pytest.mark.parametrize(
+        ("codec", "options"),
+        [
+            ("mpeg4", {}),
+            ("libvpx", {"deadline": "realtime", "cpu-used": "8"}),
+            ("libvpx-vp9", {"deadline": "realtime", "cpu-used": "8"}),
+            ("libsvtav1", {"preset": "12"}),
+            ("libx265", {"preset": "ultrafast", "x265-params": "log-level=none"}),
+        ],
+    )
+    def test_frames_that_grow_over_the_cap_on_the_way_are_refused_by_the_codec(self, codec: str, options: Mapping[str, str]) -> None:
+        data = make_growing_video(codec, options, side=256)
+        assert load(data, ALL).decode().frames.shape == (8, 64, 64, 3)
+        ref = load(data, ALL, config=MediaConfig(max_image_pixels=64 * 64))
+        assert (ref.header.width, ref.header.height) == (64, 64)
+        with pytest.raises(TooLargeError, match="at most 36,864 pixels") as caught:
+            ref.decode()
+        assert (caught.value.status, caught.value.modality, caught.value.stage) == (413, "video", "decode")
+
+    @pytest.mark.parametrize("side", [1, 17, 64])
+    def test_frames_of_exactly_the_cap_are_decoded(self, side: int) -> None:
+        data = make_video(3, codec="libvpx-vp9", container="webm", width=side, height=side)
+        assert load(data, config=MediaConfig(max_image_pixels=side * side)).decode().frames.shape == (3, side, side, 3)
+
     def test_frames_times_pixels_are_checked_before_allocation(self) -> None:
         config = MediaConfig(max_item_decoded_bytes=64 * 48 * 3 * 10)
         assert load(CLIP, {"num_frames": 10}, config=config).header.decoded_bytes == 64 * 48 * 3 * 10

@@ -27,6 +27,7 @@ _SOUND_FILES: Final = frozenset({"wav", "flac", "ogg", "aiff", "caf", "au"})
 _BLOCK_FRAMES: Final = 16 * 1024
 _MAX_KNOWN_SAMPLES: Final = 2**40
 _SLACK_SECONDS: Final = 1.0
+_MAX_PICTURE_PIXELS: Final = 1024**2  # pictures beside the sound are not needed, so what FFmpeg decodes of them is kept small
 _MAX_PLANES: Final = 2  # reading the planes of some layouts of three channels and more crashes PyAV 18
 
 
@@ -92,7 +93,7 @@ def probe_pyav(data: bytes, *, deadline_seconds: float) -> SoundFacts:
     Raises:
         MediaDecodeError: There is no sound, or reading took too long.
     """
-    with open_container(data, "audio") as container:
+    with open_container(data, "audio", max_pixels=_MAX_PICTURE_PIXELS) as container:
         stream = _pick_audio_track(container)
         ticks, seconds_per_tick = 0, float(stream.time_base or 0)
         try:
@@ -120,7 +121,7 @@ def iter_pyav(data: bytes, *, deadline_seconds: float) -> Iterator[NDArray[np.fl
     Raises:
         MediaDecodeError: Decoding took too long, or rate or channels change on the way.
     """
-    with open_container(data, "audio") as container:
+    with open_container(data, "audio", max_pixels=_MAX_PICTURE_PIXELS) as container:
         stream = _pick_audio_track(container)
         codec = stream.codec_context
         converter = av.AudioResampler(format="flt", layout=codec.layout, rate=codec.sample_rate)

@@ -49,8 +49,13 @@ def find_container_format(data: bytes) -> str | None:
 
 
 @contextmanager
-def open_container(data: bytes, modality: str) -> Iterator[InputContainer]:
+def open_container(data: bytes, modality: str, *, max_pixels: int) -> Iterator[InputContainer]:
     """Opens encoded video or sound for reading, and closes it at the end.
+
+    Args:
+        data: The encoded bytes.
+        modality: ``video`` or ``audio``, for messages.
+        max_pixels: Most pixels of a picture that FFmpeg may decode while it looks for what the container does not say.
 
     Raises:
         MediaDecodeError: The format is not among `CONTAINER_FORMATS`, or its beginning is damaged or cut off.
@@ -59,7 +64,14 @@ def open_container(data: bytes, modality: str) -> Iterator[InputContainer]:
     if name is None:
         raise MediaDecodeError(f"The bytes are not {modality} in a format that is read.", code=f"unsupported_{modality}_format")
     try:
-        container = av.open(BytesIO(data), mode="r", format=name, metadata_errors="ignore", io_open=_refuse_to_open)
+        container = av.open(
+            BytesIO(data),
+            mode="r",
+            format=name,
+            options={"max_pixels": str(max_pixels)},
+            metadata_errors="ignore",
+            io_open=_refuse_to_open,
+        )
     except (av.FFmpegError, ValueError, OSError) as error:
         raise MediaDecodeError(f"The {name} container is damaged or cut off.") from error
     with container:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -36,6 +37,8 @@ _FRAME_LIST_FPS: Final = 1.0
 _ALL_FRAMES: Final = -1
 _MOST_FRAMES: Final = 65_536
 _RATE_TOLERANCE: Final = 0.02
+_BORDER: Final = 128  # codecs work on whole blocks, and FFmpeg counts those
+_MOST_PIXELS_AFTER_A_CHANGE: Final = 2**22
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +93,7 @@ class VideoIO(MediaIO[VideoFrames]):
         if is_frame_list(data):
             return self._probe_frame_list(data)
         deadline = time.monotonic() + self._config.max_video_decode_seconds
-        with open_container(data, self.modality) as container:
+        with open_container(data, self.modality, max_pixels=self._config.max_image_pixels + _BORDER * 2**17) as container:
             stream = pick_video_track(container)
             index = count_packets(container, stream, deadline_seconds=deadline)
             return self._make_header(data, stream, index)
@@ -100,6 +103,7 @@ class VideoIO(MediaIO[VideoFrames]):
 
         Raises:
             MediaDecodeError: Not one frame could be decoded, or decoding took too long.
+        TooLargeError: The frames become far larger on the way.
         """
         header = header or self.probe(data)
         return self._decode_frame_list(data, header) if header.format == _FRAME_LIST else self._decode(data, header)
@@ -138,7 +142,7 @@ class VideoIO(MediaIO[VideoFrames]):
 
     def _check_frame_size(self, width: int, height: int) -> None:
         if width < 1 or height < 1:
-            raise MediaDecodeError("The video does not say how large its frames are.")
+            raise MediaDecodeError("The video does not say how large its frames are, or they are too large to be looked at.")
         if width * height > self._config.max_image_pixels:
             raise TooLargeError(f"The video has frames of {width}x{height} pixels; {self._config.max_image_pixels:,} in all are allowed.")
 
@@ -154,12 +158,14 @@ class VideoIO(MediaIO[VideoFrames]):
         if not isinstance(header, VideoHeader):
             raise PluginContractError("VideoIO decodes with the header that its own probe gave.")
         deadline = time.monotonic() + self._config.max_video_decode_seconds
+        decode = partial(
+            fill_frames, data, rotation=header.rotation, max_pixels=self._max_decoded_pixels(header), deadline_seconds=deadline
+        )
         frames = np.empty((len(header.frame_indices), header.height or 0, header.width or 0, 3), dtype=np.uint8)
-        filled = fill_frames(data, header.plan, frames, rotation=header.rotation, deadline_seconds=deadline)
+        filled = decode(header.plan, frames)
         if not filled.all() and not header.plan.is_thorough:
             # Damage, or a stream whose keyframes are none: what decoding everything gives is the answer.
-            plan = header.plan.made_thorough()
-            filled = fill_frames(data, plan, frames, rotation=header.rotation, deadline_seconds=deadline)
+            filled = decode(header.plan.made_thorough(), frames)
         if not filled.any():
             raise MediaDecodeError("None of the frames of the video could be decoded.")
         kept = np.flatnonzero(filled)
@@ -171,6 +177,11 @@ class VideoIO(MediaIO[VideoFrames]):
             frame_indices=tuple(header.frame_indices[slot] for slot in kept),
             timestamps_seconds=tuple(header.timestamps_seconds[slot] for slot in kept),
         )
+
+    def _max_decoded_pixels(self, header: MediaHeader) -> int:
+        """A video may change its frames' size, but what its header never said is not reserved, so it stays moderate."""
+        promised = ((header.width or 0) + _BORDER) * ((header.height or 0) + _BORDER)
+        return max(promised, min(self._config.max_image_pixels, _MOST_PIXELS_AFTER_A_CHANGE))
 
     def _probe_frame_list(self, data: bytes) -> MediaHeader:
         frames = unpack_frames(data)

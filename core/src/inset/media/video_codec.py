@@ -11,7 +11,7 @@ import av
 import numpy as np
 from av.stream import Disposition
 
-from inset.errors import MediaDecodeError
+from inset.errors import MediaDecodeError, TooLargeError
 from inset.media.container import open_container
 
 if TYPE_CHECKING:
@@ -41,7 +41,9 @@ def pick_video_track(container: InputContainer) -> VideoStream:
     raise MediaDecodeError("The file has no video track.")
 
 
-def fill_frames(data: bytes, plan: VideoPlan, frames: NDArray[np.uint8], *, rotation: int, deadline_seconds: float) -> NDArray[np.bool_]:
+def fill_frames(
+    data: bytes, plan: VideoPlan, frames: NDArray[np.uint8], *, rotation: int, max_pixels: int, deadline_seconds: float
+) -> NDArray[np.bool_]:
     """Decodes the frames that a plan wants into an array, and returns which of them there were.
 
     A packet that cannot be decoded is passed over. A frame of another size than the video's is scaled to it.
@@ -51,17 +53,19 @@ def fill_frames(data: bytes, plan: VideoPlan, frames: NDArray[np.uint8], *, rota
         plan: What to decode.
         frames: ``(num_frames, height, width, 3)`` uint8, upright; written where frames are found.
         rotation: Clockwise turn that is applied, in degrees.
+        max_pixels: Most pixels of a frame that is decoded, whatever the header said.
         deadline_seconds: `time.monotonic()` at which it gives up.
 
     Raises:
         MediaDecodeError: It took too long.
+        TooLargeError: A frame on the way has more pixels.
     """
     slots: dict[int, list[int]] = defaultdict(list)
     for slot, wanted in enumerate(plan.wanted):
         slots[wanted].append(slot)
     height, width = frames.shape[1:3] if rotation % 180 == 0 else frames.shape[2:0:-1]
     filled = np.zeros(len(frames), dtype=np.bool_)
-    for position, frame in enumerate(_decode_segments(data, plan, deadline_seconds)):
+    for position, frame in enumerate(_decode_segments(data, plan, max_pixels, deadline_seconds)):
         name = frame.pts if plan.has_timestamps else position
         found = () if name is None else slots.pop(name, ())
         if not found:
@@ -81,10 +85,11 @@ def _to_rgb(frame: VideoFrame, width: int, height: int) -> NDArray[np.uint8]:
     return cast("NDArray[np.uint8]", frame.to_ndarray(format="rgb24"))
 
 
-def _decode_segments(data: bytes, plan: VideoPlan, deadline_seconds: float) -> Iterator[VideoFrame]:
+def _decode_segments(data: bytes, plan: VideoPlan, max_pixels: int, deadline_seconds: float) -> Iterator[VideoFrame]:
     """Yields the frames of all segments. Packets between them are read and dropped: that is cheap, and exact in every container."""
-    with open_container(data, "video") as container:
+    with open_container(data, "video", max_pixels=max_pixels) as container:
         stream = pick_video_track(container)
+        stream.codec_context.options = {"max_pixels": str(max_pixels)}
         # In H.264, and there alone for certain, pictures that say so are no other picture's reference.
         wanted = frozenset(plan.wanted) if stream.codec_context.name == "h264" and not plan.is_thorough else None
         segments = iter(plan.segments)
@@ -95,15 +100,15 @@ def _decode_segments(data: bytes, plan: VideoPlan, deadline_seconds: float) -> I
             if number >= start:
                 if wanted is not None:
                     stream.codec_context.skip_frame = "DEFAULT" if packet.pts in wanted else "NONREF"
-                yield from _decode(stream, packet)
+                yield from _decode(stream, packet, max_pixels)
             if number + 1 == stop:
-                yield from _decode(stream, None)
+                yield from _decode(stream, None, max_pixels)
                 following = next(segments, None)
                 if following is None:
                     return
                 start, stop = following
                 stream.codec_context.flush_buffers()
-        yield from _decode(stream, None)
+        yield from _decode(stream, None, max_pixels)
 
 
 def _packets(container: InputContainer, stream: VideoStream) -> Iterator[Packet[Any]]:
@@ -115,8 +120,25 @@ def _packets(container: InputContainer, stream: VideoStream) -> Iterator[Packet[
         return  # cut off or unreadable from here on
 
 
-def _decode(stream: VideoStream, packet: Packet[Any] | None) -> list[VideoFrame]:
+def _decode(stream: VideoStream, packet: Packet[Any] | None, max_pixels: int) -> list[VideoFrame]:
     try:
-        return list(stream.decode(packet))
-    except av.FFmpegError:
+        frames = list(stream.decode(packet))
+    except av.FFmpegError as error:
+        if _is_over_size(error, stream, max_pixels):
+            raise _too_large(max_pixels) from error
         return []
+    if any(frame.width * frame.height > max_pixels for frame in frames):
+        raise _too_large(max_pixels)
+    return frames
+
+
+def _is_over_size(error: av.FFmpegError, stream: VideoStream, max_pixels: int) -> bool:
+    """Whether a frame's size made the decoder refuse it: that forgets the size then, or keeps it, or, for AV1, has an error for it."""
+    pixels = stream.codec_context.width * stream.codec_context.height
+    return isinstance(error, av.error.OverflowError) or pixels > max_pixels or (isinstance(error, av.ArgumentError) and not pixels)
+
+
+def _too_large(max_pixels: int) -> TooLargeError:
+    return TooLargeError(
+        f"The video changes on the way to frames of another size; at most {max_pixels:,} pixels of a frame are decoded then."
+    )
