@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from array import array
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -73,8 +74,8 @@ class VideoIndex:
             return VideoPlan(((0, num_packets),), tuple(frame_indices), False, num_packets, is_thorough=True)
         packets = self.frames[np.asarray(frame_indices, dtype=np.int64)]
         segments: list[tuple[int, int]] = []
-        for packet in np.unique(packets):
-            start, stop = self._start_of(int(packet)), int(packet) + 1
+        for start, packet in self._iter_starts(np.unique(packets)):
+            stop = packet + 1
             # A short gap is decoded through: emptying and restarting the decoder costs about as much.
             if segments and start < segments[-1][1] + _MIN_SKIPPED_PACKETS:
                 segments[-1] = (segments[-1][0], stop)
@@ -83,12 +84,26 @@ class VideoIndex:
         wanted = tuple(int(timestamp) for timestamp in self.timestamps[packets])
         return VideoPlan(tuple(segments), wanted, True, num_packets)
 
-    def _start_of(self, packet: int) -> int:
-        """A frame shown before a keyframe may still need the keyframe before that one."""
-        nearest = int(np.searchsorted(self.keyframes, packet, side="right")) - 1
-        while nearest >= 0 and self.timestamps[self.keyframes[nearest]] > self.timestamps[packet]:
-            nearest -= 1
-        return int(self.keyframes[nearest]) if nearest >= 0 else 0
+    def _iter_starts(self, packets: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+        """Yields each of some packets, ascending, behind the packet at which its decoding begins.
+
+        That is the last keyframe before it that is not shown later: a frame shown before a keyframe may still need the one before that.
+        A keyframe that is shown no later than those before it makes them useless for all packets behind it, so only the others are kept.
+        """
+        keyframes, shown = self.keyframes.tolist(), self.timestamps[self.keyframes].tolist()
+        useful: list[int] = []
+        shown_when: list[int] = []
+        number = 0
+        for packet, timestamp in zip(packets.tolist(), self.timestamps[packets].tolist(), strict=True):
+            while number < len(keyframes) and keyframes[number] <= packet:
+                while shown_when and shown_when[-1] >= shown[number]:
+                    useful.pop()
+                    shown_when.pop()
+                useful.append(keyframes[number])
+                shown_when.append(shown[number])
+                number += 1
+            last = bisect_right(shown_when, timestamp)
+            yield (useful[last - 1] if last else 0), packet
 
 
 def count_packets(container: InputContainer, stream: VideoStream, *, deadline_seconds: float) -> VideoIndex:
