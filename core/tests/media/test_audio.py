@@ -228,7 +228,16 @@ class TestCaps:
         assert done.returncode == 0, done.stderr[-2000:]
         assert float(done.stdout) < 64
 
-    def test_decoding_has_a_time_limit(self) -> None:
+    @pytest.mark.parametrize(
+        "data", [encode_sound(TONE), encode_sound(TONE, "FLAC"), encode_sound_track(TONE, container="mp4", codec="aac")]
+    )
+    def test_decoding_has_a_time_limit_whoever_reads(self, data: bytes) -> None:
+        header = AudioIO({}, MediaConfig()).probe(data)
+        with pytest.raises(MediaDecodeError, match="took too long") as caught:
+            AudioIO({}, MediaConfig(max_video_decode_seconds=1e-9)).load_bytes(data, header)
+        assert caught.value.code == "media_decode_timeout"
+
+    def test_probing_has_a_time_limit(self) -> None:
         io_ = AudioIO({"audio_backend": "pyav"}, MediaConfig(max_video_decode_seconds=1e-9))
         with pytest.raises(MediaDecodeError) as caught:
             io_.load_bytes_ref(encode_sound_track(TONE, container="mp4", codec="aac"))

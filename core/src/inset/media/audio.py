@@ -100,8 +100,8 @@ class AudioIO(MediaIO[AudioSamples]):
         if not isinstance(header, AudioHeader):
             header = self.probe(data)
         deadline = time.monotonic() + self._config.max_video_decode_seconds
-        blocks = iter_soundfile(data) if header.backend == "soundfile" else iter_pyav(data, deadline_seconds=deadline)
-        return AudioSamples(samples=_gather(blocks, header), sampling_rate=header.sampling_rate or 0)
+        read = iter_soundfile if header.backend == "soundfile" else iter_pyav
+        return AudioSamples(samples=_gather(read(data, deadline_seconds=deadline), header), sampling_rate=header.sampling_rate or 0)
 
     def _find_facts(self, data: bytes) -> tuple[str, SoundFacts]:
         if self._backend == "soundfile" or (self._backend == "auto" and is_sound_file(data)):

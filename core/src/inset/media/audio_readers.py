@@ -77,11 +77,16 @@ def probe_soundfile(data: bytes) -> SoundFacts | None:
     return facts if 0 < facts.num_samples < _MAX_KNOWN_SAMPLES else None
 
 
-def iter_soundfile(data: bytes) -> Iterator[NDArray[np.float32]]:
-    """Yields blocks ``(num_channels, n)`` float32, as far as the file can be read."""
+def iter_soundfile(data: bytes, *, deadline_seconds: float) -> Iterator[NDArray[np.float32]]:
+    """Yields blocks ``(num_channels, n)`` float32, as far as the file can be read.
+
+    Raises:
+        MediaDecodeError: Decoding took too long.
+    """
     try:
         with soundfile.SoundFile(_SoundBytes(data)) as sound:
             while len(block := sound.read(_BLOCK_FRAMES, dtype="float32", always_2d=True)):
+                _check_time(deadline_seconds)
                 yield block.T
     except (soundfile.SoundFileError, RuntimeError):
         return  # cut off or damaged from here on
@@ -136,6 +141,11 @@ def iter_pyav(data: bytes, *, deadline_seconds: float) -> Iterator[NDArray[np.fl
                 yield block.to_ndarray().reshape(-1, codec.layout.nb_channels).T
 
 
+def _check_time(deadline_seconds: float) -> None:
+    if time.monotonic() > deadline_seconds:
+        raise MediaDecodeError("Decoding the sound took too long.", code="media_decode_timeout")
+
+
 def _pick_audio_track(container: InputContainer) -> AudioStream:
     if not container.streams.audio:
         raise MediaDecodeError("The file has no audio track.")
@@ -148,8 +158,7 @@ def _pick_audio_track(container: InputContainer) -> AudioStream:
 def _decode(container: InputContainer, stream: AudioStream, deadline_seconds: float) -> Iterator[av.AudioFrame]:
     try:
         for packet in container.demux(stream):
-            if time.monotonic() > deadline_seconds:
-                raise MediaDecodeError("Decoding the sound took too long.", code="media_decode_timeout")
+            _check_time(deadline_seconds)
             try:
                 frames = stream.decode(packet)
             except av.FFmpegError:

@@ -46,9 +46,10 @@ class MediaOptions:
         value = self._take(name)
         if value is None:
             return default
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= above:
+        number = _as_finite(value)
+        if number is None or number <= above:
             raise self.wrong(name, value, f"a number above {above:g}")
-        return float(value)
+        return number
 
     def switch(self, name: str, default: bool) -> bool:
         """Returns true or false, or the default.
@@ -111,7 +112,24 @@ class MediaOptions:
     def wrong(self, name: str, value: object, expected: str) -> InvalidRequestError:
         """Returns the error for an option, with what it has to be."""
         return InvalidRequestError(
-            f"The {self._modality} media IO option {name} must be {expected}, not {str(value)[:80]}.",
+            f"The {self._modality} media IO option {name} must be {expected}, not {_quote(value)}.",
             stage="parse",
             modality=self._modality,
         )
+
+
+def _as_finite(value: JSON) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:  # a whole number beyond every float
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _quote(value: object) -> str:
+    try:
+        return str(value)[:80]
+    except ValueError:  # Python writes no whole number of more than some thousand digits
+        return "one of thousands of digits"
