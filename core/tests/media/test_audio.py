@@ -281,6 +281,15 @@ class TestSteps:
         middle = slice(400, length - 400)
         assert np.abs(decoded.samples[0, middle] - expected[0, middle]).max() < 1e-2
 
+    def test_peak_holds_whatever_the_steps_hold_on_the_way(self) -> None:
+        ref = load(encode_sound(make_tone(48_000, num_channels=8, sampling_rate=48_000), sampling_rate=48_000))
+        native = 48_000 * 8 * 4
+        assert (ref.header.decoded_bytes, ref.header.peak_bytes) == (native, 2 * native)
+        slow = mix_down(resample(ref, 16_000)).header
+        assert (slow.decoded_bytes, slow.peak_bytes) == (16_000 * 4, 2 * native)
+        fast = mix_down(resample(ref, 96_000)).header
+        assert (fast.decoded_bytes, fast.peak_bytes) == (96_000 * 4, 5 * native)
+
     def test_mixing_down_is_the_mean(self) -> None:
         ref = mix_down(load(encode_sound(TONE, "WAV", subtype="FLOAT")))
         assert ref.header.num_channels == 1

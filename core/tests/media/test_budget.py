@@ -86,6 +86,34 @@ def test_closing_a_request_gives_everything_back_once() -> None:
     assert process.decoded_bytes == 0
 
 
+def test_peak_of_a_decode_counts_for_the_process_alone_and_until_it_ends() -> None:
+    process = ProcessBudget(1000)
+    budget = make_budget(process)
+    reservation = budget.reserve_decoded(20, peak_bytes=300)
+    assert (budget.decoded_bytes, process.decoded_bytes) == (20, 300)
+    reservation.end_peak()
+    reservation.end_peak()
+    assert (budget.decoded_bytes, process.decoded_bytes) == (20, 20)
+    with budget.reserve_decoded(30, peak_bytes=400) as other:
+        assert process.decoded_bytes == 420
+    other.end_peak()
+    assert process.decoded_bytes == 20
+    assert budget.reserve_decoded(10, peak_bytes=5).peak_bytes == 10
+    budget.close()
+    assert process.decoded_bytes == 0
+
+
+def test_peak_that_the_process_could_never_hold_is_too_large() -> None:
+    process = ProcessBudget(100)
+    budget = make_budget(process)
+    with pytest.raises(TooLargeError, match="takes 101 bytes"):
+        budget.reserve_decoded(1, peak_bytes=101)
+    budget.reserve_decoded(1, peak_bytes=60)
+    with pytest.raises(OverloadedError):
+        budget.reserve_decoded(1, peak_bytes=60)
+    assert (budget.decoded_bytes, process.decoded_bytes) == (1, 60)
+
+
 def test_threads_never_reserve_more_than_the_process_may_hold() -> None:
     process = ProcessBudget(100)
 

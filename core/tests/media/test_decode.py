@@ -47,8 +47,10 @@ class Gate:
         return "decoded"
 
 
-def make_item(load: Callable[[], str], *, item_index: int = 0, modality: str = "image", decoded_bytes: int = 10) -> DecodeItem:
-    header = MediaHeader(modality=modality, decoded_bytes=decoded_bytes)
+def make_item(
+    load: Callable[[], str], *, item_index: int = 0, modality: str = "image", decoded_bytes: int = 10, peak_bytes: int = 0
+) -> DecodeItem:
+    header = MediaHeader(modality=modality, decoded_bytes=decoded_bytes, peak_bytes=peak_bytes)
     return DecodeItem(modality, item_index, MediaRef(b"k" * 32, DecodeSpec({}), data=b"d", header=header, load=load))
 
 
@@ -161,6 +163,18 @@ class TestBudget:
         with RequestBudget(self.CONFIG, process) as budget:
             collect_media_decodes(submit(executor, make_item(Gate(), decoded_bytes=30), make_item(Gate(), decoded_bytes=20), budget=budget))
             assert process.decoded_bytes == 50
+        assert process.decoded_bytes == 0
+
+    def test_what_decoding_takes_beside_is_reserved_until_it_ends(self, executor: MediaExecutor) -> None:
+        process = ProcessBudget(1000)
+        gate = Gate(is_open=False)
+        with RequestBudget(self.CONFIG, process) as budget:
+            jobs = submit(executor, make_item(gate, decoded_bytes=30, peak_bytes=300), budget=budget)
+            assert gate.entered.wait(TIME_LIMIT_SECONDS)
+            assert (budget.decoded_bytes, process.decoded_bytes) == (30, 300)
+            gate.may_leave.set()
+            collect_media_decodes(jobs)
+            assert process.decoded_bytes == 30
         assert process.decoded_bytes == 0
 
     def test_a_refusal_leaves_earlier_jobs_in_the_callers_list(self, executor: MediaExecutor) -> None:

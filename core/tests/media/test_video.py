@@ -160,6 +160,10 @@ class TestExactness:
         assert [plan.is_thorough for plan in plans] == [False, True]
         np.testing.assert_array_equal(decoded.frames, np.stack(decode_plainly(data))[[0, 15, 29]])
 
+    def test_what_decoding_takes_beside_the_frames_is_announced(self) -> None:
+        header = load(CLIP, {"num_frames": 2}).header
+        assert header.peak_bytes == header.decoded_bytes + 16 * 64 * 48
+
 
 class TestFacts:
     @pytest.mark.parametrize("container", ["mp4", "matroska", "webm", "mpegts", "avi", "flv"])

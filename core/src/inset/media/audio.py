@@ -88,6 +88,7 @@ class AudioIO(MediaIO[AudioSamples]):
             num_channels=facts.num_channels,
             num_samples=facts.num_samples,
             decoded_bytes=facts.max_samples * facts.num_channels * _BYTES_PER_SAMPLE,
+            peak_bytes=2 * facts.max_samples * facts.num_channels * _BYTES_PER_SAMPLE,  # what is shorter than announced is copied
             backend=backend,
         )
 
@@ -125,11 +126,13 @@ def resample(ref: MediaRef[AudioSamples], sampling_rate: int) -> MediaRef[AudioS
     if header.sampling_rate == sampling_rate:
         return ref
     from_rate, num_channels = header.sampling_rate or sampling_rate, header.num_channels or 1
+    decoded_bytes = _resampled_length(_max_samples(header), from_rate, sampling_rate) * num_channels * _BYTES_PER_SAMPLE
     changed = replace(
         header,
         sampling_rate=sampling_rate,
         num_samples=_resampled_length(header.num_samples or 0, from_rate, sampling_rate),
-        decoded_bytes=_resampled_length(_max_samples(header), from_rate, sampling_rate) * num_channels * _BYTES_PER_SAMPLE,
+        decoded_bytes=decoded_bytes,
+        peak_bytes=max(header.peak_bytes, header.decoded_bytes + 2 * decoded_bytes),  # the resampler's result is copied once
     )
 
     def transform(sound: AudioSamples) -> AudioSamples:
@@ -143,7 +146,9 @@ def mix_down(ref: MediaRef[AudioSamples]) -> MediaRef[AudioSamples]:
     header = ref.header
     if header.num_channels == 1:
         return ref
-    changed = replace(header, num_channels=1, decoded_bytes=_max_samples(header) * _BYTES_PER_SAMPLE)
+    decoded_bytes = _max_samples(header) * _BYTES_PER_SAMPLE
+    peak_bytes = max(header.peak_bytes, header.decoded_bytes + decoded_bytes)
+    changed = replace(header, num_channels=1, decoded_bytes=decoded_bytes, peak_bytes=peak_bytes)
     return ref.map(_mix_down, header=changed, num_channels=1, mix="mean")
 
 

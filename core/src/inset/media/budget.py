@@ -13,13 +13,23 @@ __all__ = ["ProcessBudget", "RequestBudget", "Reservation"]
 
 
 class Reservation:
-    """Decoded bytes set aside for one item until it is closed; closing twice is harmless."""
+    """Decoded bytes set aside for one item until it is closed; closing twice is harmless.
 
-    __slots__ = ("_budget", "num_bytes")
+    Attributes:
+        num_bytes: Bytes of the decoded item.
+        peak_bytes: Bytes that the process holds while the item is decoded; as many as `num_bytes` once it is.
+    """
 
-    def __init__(self, budget: RequestBudget, num_bytes: int) -> None:
+    __slots__ = ("_budget", "num_bytes", "peak_bytes")
+
+    def __init__(self, budget: RequestBudget, num_bytes: int, peak_bytes: int) -> None:
         self._budget = budget
         self.num_bytes = num_bytes
+        self.peak_bytes = peak_bytes
+
+    def end_peak(self) -> None:
+        """Gives back what decoding took beside its result."""
+        self._budget.end_peak(self)
 
     def close(self) -> None:
         """Gives the bytes back to the request and to the process."""
@@ -55,7 +65,7 @@ class ProcessBudget:
         with self._lock:
             if num_bytes > self._max_decoded_bytes:
                 raise TooLargeError(
-                    f"It would decode to {format_bytes(num_bytes)}; this process may hold {format_bytes(self._max_decoded_bytes)}.",
+                    f"Decoding it takes {format_bytes(num_bytes)}; this process may hold {format_bytes(self._max_decoded_bytes)}.",
                     stage="decode",
                 )
             if self._decoded_bytes + num_bytes > self._max_decoded_bytes:
@@ -106,8 +116,16 @@ class RequestBudget:
                 raise TooLargeError(f"The media of this request has more than {format_bytes(limit)} together.", stage="fetch")
             self._downloaded_bytes += num_bytes
 
-    def reserve_decoded(self, num_bytes: int, *, modality: str | None = None, item_index: int | None = None) -> Reservation:
+    def reserve_decoded(
+        self, num_bytes: int, *, peak_bytes: int = 0, modality: str | None = None, item_index: int | None = None
+    ) -> Reservation:
         """Sets decoded bytes of one item aside, before they are allocated.
+
+        Args:
+            num_bytes: Bytes of the decoded item.
+            peak_bytes: Bytes that decoding it takes, where that is more; they count for the process alone, because they pass.
+            modality: Of the item, for errors.
+            item_index: Its place among those of its modality, for errors.
 
         Raises:
             TooLargeError: The item or the request would hold more than it may.
@@ -126,10 +144,10 @@ class RequestBudget:
                 message = f"The media of this request would decode to {format_bytes(total)} together; {format_bytes(limit)} are allowed."
                 raise TooLargeError(message, stage="decode", modality=modality, item_index=item_index)
             try:
-                self._process.take(num_bytes)
+                self._process.take(max(num_bytes, peak_bytes))
             except (TooLargeError, OverloadedError) as error:
                 raise error.locate(modality=modality, item_index=item_index) from None
-            reservation = Reservation(self, num_bytes)
+            reservation = Reservation(self, num_bytes, max(num_bytes, peak_bytes))
             self._reservations.add(reservation)
         return reservation
 
@@ -147,7 +165,17 @@ class RequestBudget:
             if reservation not in self._reservations:
                 return
             self._reservations.remove(reservation)
-        self._process.give_back(reservation.num_bytes)
+            num_bytes = reservation.peak_bytes
+        self._process.give_back(num_bytes)
+
+    def end_peak(self, reservation: Reservation) -> None:
+        """Keeps of one reservation what the decoded item takes; one that has ended has nothing to give back."""
+        with self._lock:
+            if reservation not in self._reservations:
+                return
+            num_bytes = reservation.peak_bytes - reservation.num_bytes
+            reservation.peak_bytes = reservation.num_bytes
+        self._process.give_back(num_bytes)
 
     def __enter__(self) -> Self:
         return self

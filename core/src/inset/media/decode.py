@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 from inset.errors import InsetError, MediaDecodeError, OverloadedError
-from inset.media.budget import RequestBudget
+from inset.media.budget import RequestBudget, Reservation
 from inset.media.executor import MediaExecutor
 from inset.media.ref import MediaRef
 
@@ -51,7 +52,8 @@ def submit_media_decodes(
     """Submits the decode of every item that is not decoded yet, in the order given.
 
     Each job is appended to the caller's list at once, so that the caller can drain what runs when a later submission fails. The decoded
-    size that an item's header announces is reserved first and stays reserved until the budget is closed.
+    size that an item's header announces is reserved first and stays reserved until the budget is closed; what decoding takes beside that is
+    reserved until it has ended.
 
     Raises:
         TooLargeError: An item, or the items of the request together, would decode to more than is allowed.
@@ -60,9 +62,20 @@ def submit_media_decodes(
     for modality, item_index, ref in items:
         if ref.is_decoded:
             continue
+        decode = ref.decode
         if budget is not None:
-            budget.reserve_decoded(ref.header.decoded_bytes, modality=modality, item_index=item_index)
-        jobs.append(DecodeJob(modality, item_index, executor.submit(modality, ref.decode)))
+            reservation = budget.reserve_decoded(
+                ref.header.decoded_bytes, peak_bytes=ref.header.peak_bytes, modality=modality, item_index=item_index
+            )
+            decode = partial(_decode_reserved, ref, reservation)
+        jobs.append(DecodeJob(modality, item_index, executor.submit(modality, decode)))
+
+
+def _decode_reserved(ref: MediaRef[Any], reservation: Reservation) -> object:
+    try:
+        return ref.decode()
+    finally:
+        reservation.end_peak()
 
 
 def make_decode_error(modality: str, item_index: int, error: BaseException) -> Exception:

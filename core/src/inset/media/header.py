@@ -29,6 +29,7 @@ class MediaHeader:
         num_channels: Channels of sound.
         num_samples: Samples per channel; an estimate where the file does not say.
         decoded_bytes: Size of the decoded media, in bytes; an upper bound.
+        peak_bytes: Most bytes that exist at one time while it is decoded, the decoded media included; 0 where that is all there is.
         image_id: The ImageID of an image's EXIF block, where it is trusted as the image's identity.
     """
 
@@ -49,4 +50,5 @@ class MediaHeader:
     num_channels: int | None = None
     num_samples: int | None = None
     decoded_bytes: int = 0
+    peak_bytes: int = 0
     image_id: bytes | None = None

@@ -14,6 +14,7 @@ from inset.identity import IDENTITY_SCHEMA, JSON, DecodeSpec, framed_sha256
 from inset.media.header import MediaHeader
 from inset.media.image_header import open_image, tile_pixels
 from inset.media.image_orientation import find_image_id, find_orientation
+from inset.media.image_peak import image_peak_bytes
 from inset.media.image_pixels import NUM_CHANNELS, convert_mode, pixels_of, turn_upright
 from inset.media.io import MediaIO
 from inset.media.options import MediaOptions
@@ -88,6 +89,7 @@ class ImageIO(MediaIO["ImagePixels"]):
             mode=image.mode,
             orientation=orientation,
             decoded_bytes=width * height * NUM_CHANNELS[self._mode],
+            peak_bytes=image_peak_bytes(image),
             image_id=find_image_id(image, data) if self._config.trust_exif_image_id else None,
         )
 
@@ -101,7 +103,8 @@ class ImageIO(MediaIO["ImagePixels"]):
         try:
             image = open_image(data)
             image.load()
-            image = turn_upright(convert_mode(image, self._mode, self._background), header.orientation)
+            image = convert_mode(image, self._mode, self._background)
+            image = turn_upright(image, header.orientation)
             self._check_size(image, header)
             return pixels_of(image)
         except InsetError:

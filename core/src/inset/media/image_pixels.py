@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from inset.media.decoded import ImagePixels
 
-__all__ = ["NUM_CHANNELS", "convert_mode", "pixels_of", "turn_upright"]
+__all__ = ["NUM_CHANNELS", "STRIP_PIXELS", "convert_mode", "pixels_of", "turn_upright"]
 
 NUM_CHANNELS: Final = {"RGB": 3, "L": 1, "RGBA": 4}
 """The image modes that can be asked for, with their channels."""
@@ -29,7 +29,8 @@ _TURNS: Final = {
     8: Image.Transpose.ROTATE_90,
 }
 _STRIP_ROWS: Final = 32
-_STRIP_PIXELS: Final = 2 * 1024**2
+STRIP_PIXELS: Final = 2 * 1024**2
+"""Pixels up to which an image is handed over whole, with a copy on the way, and above which strip by strip."""
 
 
 def turn_upright(image: Image.Image, orientation: int) -> Image.Image:
@@ -52,7 +53,7 @@ def convert_mode(image: Image.Image, mode: str, background: tuple[int, int, int]
     elif image.mode == "La":
         image = _straighten_grey(image)
     if image.has_transparency_data:
-        image = image.convert("RGBA")
+        image = image if image.mode == "RGBA" else image.convert("RGBA")
         if mode != "RGBA":
             image = _lay_on(image, background)
     return image if image.mode == mode else image.convert(mode)
@@ -61,7 +62,7 @@ def convert_mode(image: Image.Image, mode: str, background: tuple[int, int, int]
 def pixels_of(image: Image.Image) -> ImagePixels:
     """Returns a fresh, writable array ``(height, width, channels)`` uint8 of a decoded image in one of `NUM_CHANNELS`."""
     width, height = image.size
-    if width * height <= _STRIP_PIXELS:
+    if width * height <= STRIP_PIXELS:
         return np.array(image, dtype=np.uint8).reshape(height, width, -1)
     # Pillow hands over its pixels as one byte string, which doubles the memory traffic of large images: go by strips that fit the cache.
     pixels = np.empty((height, width, NUM_CHANNELS[image.mode]), dtype=np.uint8)

@@ -29,6 +29,7 @@ from inset.media.video_rotation import find_rotation
 
 if TYPE_CHECKING:
     from av.video.stream import VideoStream
+    from numpy.typing import NDArray
 
 __all__ = ["VideoHeader", "VideoIO"]
 
@@ -37,6 +38,7 @@ _FRAME_LIST_FPS: Final = 1.0
 _ALL_FRAMES: Final = -1
 _MOST_FRAMES: Final = 65_536
 _RATE_TOLERANCE: Final = 0.02
+_CODEC_BYTES_PER_PIXEL: Final = 16  # eight frames that others refer to, and one on its way to RGB
 _BORDER: Final = 128  # codecs work on whole blocks, and FFmpeg counts those
 _MOST_PIXELS_AFTER_A_CHANGE: Final = 2**22
 
@@ -137,6 +139,7 @@ class VideoIO(MediaIO[VideoFrames]):
             timestamps_seconds=tuple(float(timestamps[position]) for position in indices),
             duration_seconds=facts.duration_seconds,
             decoded_bytes=len(indices) * width * height * 3,
+            peak_bytes=(len(indices) * 3 + _CODEC_BYTES_PER_PIXEL) * width * height,
             plan=index.plan(indices),
         )
 
@@ -170,7 +173,7 @@ class VideoIO(MediaIO[VideoFrames]):
             raise MediaDecodeError("None of the frames of the video could be decoded.")
         kept = np.flatnonzero(filled)
         return VideoFrames(
-            frames=frames if filled.all() else frames[kept],
+            frames=_keep_frames(frames, kept.tolist()),
             total_num_frames=header.total_num_frames or 0,
             fps=header.fps or 0.0,
             duration_seconds=header.duration_seconds or 0.0,
@@ -200,6 +203,7 @@ class VideoIO(MediaIO[VideoFrames]):
             timestamps_seconds=tuple(index / _FRAME_LIST_FPS for index in range(len(frames))),
             duration_seconds=len(frames) / _FRAME_LIST_FPS,
             decoded_bytes=len(frames) * first.decoded_bytes,
+            peak_bytes=len(frames) * first.decoded_bytes + first.peak_bytes,
         )
 
     def _decode_frame_list(self, data: bytes, header: MediaHeader) -> VideoFrames:
@@ -222,6 +226,14 @@ class VideoIO(MediaIO[VideoFrames]):
             frame_indices=header.frame_indices,
             timestamps_seconds=header.timestamps_seconds,
         )
+
+
+def _keep_frames(frames: NDArray[np.uint8], kept: Sequence[int]) -> NDArray[np.uint8]:
+    """Moves some frames, ascending, to the front, where a copy would need as much memory again."""
+    for target, source in enumerate(kept):
+        if target != source:
+            frames[target] = frames[source]
+    return frames[: len(kept)]
 
 
 @contextmanager

@@ -48,8 +48,9 @@ class ItemProcessing:
         if self._budget is None:
             yield
             return
-        needed = max(_media(item).get_header(item.index).decoded_bytes, 0 if item.plan is None else item.plan.peak_bytes)
-        with self._budget.reserve_decoded(needed, modality=item.modality, item_index=item.original_index):
+        header = _media(item).get_header(item.index)
+        needed = max(header.decoded_bytes, 0 if item.plan is None else item.plan.peak_bytes)
+        with self._budget.reserve_decoded(needed, peak_bytes=header.peak_bytes, modality=item.modality, item_index=item.original_index):
             yield
 
     def process(self, item: ItemState) -> ProcessedItem:
