@@ -58,7 +58,7 @@ class MediaConfig(OptionsChecked):
     max_request_decoded_bytes: int = option(GIB, "Most decoded bytes of one request.", least=0)
     max_process_decoded_bytes: int = option(4 * GIB, "Most decoded bytes that exist at one time in a process.", least=0)
     max_image_pixels: int = option(178_956_970, "Most pixels of one image.", least=0)
-    max_video_decode_seconds: float = option(60.0, "Longest time that decoding one video may take, in seconds.", least=0)
+    max_video_decode_seconds: float = option(60.0, "Longest time that decoding one video or sound may take, in seconds.", least=0)
     max_audio_seconds: float = option(3600.0, "Longest audio item, in seconds of sound.", least=0)
     image_fetch_timeout_seconds: float = option(
         5.0, "Time-out of the first attempt to fetch an image; each further attempt has four times as long.", least=0
