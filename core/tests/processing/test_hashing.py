@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from inset.identity import DecodeSpec
 from inset.media.decoded import AudioSamples
 from inset.media.header import MediaHeader
 from inset.media.ref import MediaRef
-from inset.processing.given_media import video_frames
+from inset.processing.given_media import image_pixels, video_frames
 from inset.processing.hashing import MultiModalHasher
 
 
@@ -36,10 +37,28 @@ def palette_image(colour: int) -> Image.Image:
     return image
 
 
-def transparent(index: int) -> Image.Image:
+def transparent(what: int | bytes) -> Image.Image:
     image = palette_image(3)
-    image.info["transparency"] = index
+    image.info["transparency"] = what
     return image
+
+
+def transparent_in(mode: str, colour: int | tuple[int, ...]) -> Image.Image:
+    image = Image.new(mode, (4, 2), 0)
+    image.info["transparency"] = colour
+    return image
+
+
+def palette_of(mode: str, *entry: int, image_mode: str = "P") -> Image.Image:
+    image = Image.new("P", (4, 2), 0)
+    image.putpalette(list(entry) * 256, mode)
+    return image if image_mode == "P" else image.convert(image_mode)
+
+
+def read_gif(image: Image.Image) -> Image.Image:
+    buffer = io.BytesIO()
+    image.save(buffer, "GIF", transparency=0)
+    return Image.open(buffer)
 
 
 DIFFERENT: list[object] = [
@@ -52,6 +71,33 @@ DIFFERENT: list[object] = [
     palette_image(2),
     transparent(0),
     transparent(1),
+    transparent(b"\x80"),
+    transparent(b"\x81"),
+    palette_of("RGBA", 9, 0, 0, 255),
+    palette_of("RGBA", 9, 0, 0, 64),
+    palette_of("RGB", 9, 0, 0),
+    palette_of("RGB", 9, 0, 0, image_mode="PA"),
+    palette_of("RGB", 8, 0, 0, image_mode="PA"),
+    Image.new("RGBA", (4, 2), (200, 10, 10, 255)).quantize(2),
+    Image.new("RGBA", (4, 2), (200, 10, 10, 64)).quantize(2),
+    read_gif(palette_image(4)),
+    transparent_in("RGB", (0, 0, 0)),
+    transparent_in("RGB", (0, 0, 1)),
+    transparent_in("L", 0),
+    transparent_in("L", 1),
+    transparent_in("I;16", 0),
+    Image.new("I;16", (4, 2), 0),
+    Image.new("I;16B", (4, 2), 0),
+    Image.new("I", (4, 2), 0),
+    Image.new("F", (4, 2), 0),
+    Image.new("La", (4, 2), (7, 255)),
+    Image.new("RGBX", (4, 2), (7, 7, 7, 7)),
+    Image.new("RGBa", (4, 2), (7, 7, 7, 7)),
+    Image.new("RGBA", (4, 2), (7, 7, 7, 7)),
+    Image.new("CMYK", (4, 2), (7, 7, 7, 7)),
+    Image.new("YCbCr", (4, 2), (7, 7, 7)),
+    Image.new("HSV", (4, 2), (7, 7, 7)),
+    Image.new("1", (4, 2), 0),
     np.full((2, 4), 7, np.uint8),
     np.full((4, 2), 7, np.uint8),
     np.full((2, 4), 7, np.int8),
@@ -92,6 +138,21 @@ DIFFERENT: list[object] = [
 def test_items_that_differ_in_anything_have_different_names() -> None:
     names = [MultiModalHasher.hash_item(item) for item in DIFFERENT]
     assert len(set(names)) == len(names)
+
+
+def test_a_conversion_does_not_change_the_name_of_a_palette_image() -> None:
+    image = transparent(b"\x80")  # Pillow writes the alpha into the palette while it converts
+    before = MultiModalHasher.hash_item(image)
+    image_pixels(image)
+    assert MultiModalHasher.hash_item(image) == before
+
+
+def test_alpha_that_a_conversion_left_in_the_palette_is_part_of_the_name() -> None:
+    image, fresh = transparent(b"\x80\x80"), transparent(b"")
+    image_pixels(image)
+    image.info["transparency"] = b""
+    shows_the_same = np.array_equal(image_pixels(image), image_pixels(fresh))
+    assert (MultiModalHasher.hash_item(image) == MultiModalHasher.hash_item(fresh)) is shows_the_same
 
 
 def test_equal_content_has_one_name_whatever_its_memory_looks_like() -> None:

@@ -76,15 +76,26 @@ def _serialize_image(image: Image.Image) -> Iterator[bytes]:
     """Pixels alone do not name an image: the same bytes show something else in another size, mode or palette."""
     try:
         pixels = image.tobytes()
+        colours = _palette_colours(image) if image.mode in ("P", "PA") else b""
     except MemoryError:
         raise
     except Exception as error:  # a file that Pillow had opened and not yet read
         raise MediaDecodeError(f"The image could not be decoded ({type(error).__name__}).", stage="decode") from error
     yield from (b"image", image.mode.encode(), repr(image.size).encode())
-    palette = image.getpalette() if image.mode in ("P", "PA") else None
-    yield repr(palette).encode()
+    yield colours
     yield repr(image.info.get("transparency")).encode()
     yield pixels
+
+
+def _palette_colours(image: Image.Image) -> bytes:
+    """What each of 256 pixel values shows, by the conversion that decoding uses.
+
+    The alpha of an entry may stand in the palette, in `Image.info`, or in both: Pillow writes the one into the other while it converts.
+    """
+    swatch = image.crop((0, 0, 256, 1))
+    swatch.putdata([(value, 255) for value in range(256)] if image.mode == "PA" else range(256))
+    shown = swatch.convert("RGBA" if swatch.has_transparency_data else "RGB")
+    return shown.mode.encode() + shown.tobytes()
 
 
 def _serialize_array(item: object) -> Iterator[bytes | memoryview]:
