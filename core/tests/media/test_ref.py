@@ -209,6 +209,43 @@ class TestFork:
         assert fork.decode() == [1, 2, 3]
 
 
+class TestDecodeWithoutKeeping:
+    def test_the_result_is_the_callers_alone(self) -> None:
+        decoder = Decoder()
+        ref = make_ref(decoder)
+        assert ref.decode(keep=False) == ref.fork().decode(keep=False) == [1, 2, 3]
+        assert (decoder.num_calls, ref.is_decoded, ref.data) == (2, False, DATA)
+
+    def test_a_mapped_reference_keeps_nothing_of_its_parents(self) -> None:
+        decoder = Decoder()
+        ref = make_ref(decoder)
+        assert ref.map(list, step=1).map(len, step=2).decode(keep=False) == 3
+        assert (decoder.num_calls, ref.is_decoded) == (1, False)
+
+    def test_what_was_kept_before_is_not_decoded_again(self) -> None:
+        decoder = Decoder()
+        ref = make_ref(decoder)
+        mapped = ref.map(len, step=1)
+        kept = ref.decode()
+        assert ref.decode(keep=False) is kept
+        assert mapped.decode(keep=False) == 3
+        assert decoder.num_calls == 1
+
+    def test_a_release_waits_for_it(self) -> None:
+        decoder = Decoder()
+        decoder.may_leave.clear()
+        ref = make_ref(decoder)
+        with ThreadPoolExecutor(2) as threads:
+            decoded = threads.submit(ref.decode, keep=False)
+            assert decoder.entered.wait(TIME_LIMIT_SECONDS)
+            released = threads.submit(ref.release)
+            assert ref.data == DATA
+            decoder.may_leave.set()
+            assert decoded.result(TIME_LIMIT_SECONDS) == [1, 2, 3]
+            released.result(TIME_LIMIT_SECONDS)
+        assert (ref.is_decoded, ref.data) == (False, b"")
+
+
 class TestMap:
     def test_decodes_parent_and_transform_once(self) -> None:
         decoder, calls = Decoder(), []

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -17,9 +19,11 @@ from inset.errors import (
     PlaceholderError,
     TooLargeError,
 )
+from inset.identity import DecodeSpec
 from inset.inputs import MediaIOFactory
 from inset.media.budget import ProcessBudget, RequestBudget
 from inset.media.ref import MediaRef
+from inset.processing.given_media import image_header, video_frames, video_header
 from inset.processing.inputs import ProcessorInputs
 from inset.processing.processor import MultiModalProcessor
 
@@ -43,8 +47,80 @@ def test_the_callers_references_stay_usable_and_the_states_own_are_released(
         assert own.data
     assert not own.data
     assert ref.data
-    assert own.decode() is ref.decode()
+    assert ref.decode().shape == (8, 16, 3)
     state.close()
+
+
+class Watched:
+    """Decodes to something new each time, and watches what lives of it."""
+
+    def __init__(self, modality: str) -> None:
+        self.modality = modality
+        self.arrays: list[weakref.ref[Any]] = []
+
+    def __call__(self) -> Any:
+        pixels = np.zeros((8, 16, 3), np.uint8) if self.modality == "image" else np.zeros((2, 8, 16, 3), np.uint8)
+        self.arrays.append(weakref.ref(pixels))
+        return pixels if self.modality == "image" else video_frames(pixels)
+
+    @property
+    def num_alive(self) -> int:
+        gc.collect()
+        return sum(array() is not None for array in self.arrays)
+
+    def make_ref(self) -> MediaRef[Any]:
+        shape = (8, 16, 3) if self.modality == "image" else (2, 8, 16, 3)
+        header = (
+            image_header(np.zeros(shape, np.uint8)) if self.modality == "image" else video_header(video_frames(np.zeros(shape, np.uint8)))
+        )
+        return MediaRef(self.modality.encode() * 8, DecodeSpec({}), data=b"encoded", header=header, load=self)
+
+
+@pytest.mark.parametrize("modality", ["image", "video"])
+@pytest.mark.parametrize("is_mapped", [False, True])
+def test_decoded_media_goes_with_its_reservation_while_the_request_goes_on(
+    make_processor: MakeProcessor, modality: str, is_mapped: bool
+) -> None:
+    watched, process = Watched(modality), ProcessBudget(1024**2)
+    ref = watched.make_ref()
+    given = ref.map(lambda decoded: decoded, step=1) if is_mapped else ref
+    processor = make_processor()
+    with RequestBudget(MediaConfig(), process) as budget:
+        request = inputs(f"<{modality}>" * 2, mm_data={modality: [given, given]}, budget=budget)
+        with processor.apply_phase1(request) as state:
+            state.wait_decodes()
+            prompt = processor.apply_phase2(state)
+            assert (process.decoded_bytes, watched.num_alive, len(watched.arrays)) == (0, 0, 1)
+    assert len(prompt.mm_kwargs[modality]) == 2
+    assert not given.is_decoded
+
+
+def test_media_that_came_decoded_goes_when_the_state_closes(make_processor: MakeProcessor) -> None:
+    processor = make_processor()
+    pixels = np.zeros((8, 16, 3), np.uint8)
+    watched = weakref.ref(pixels)
+    state = processor.apply_phase1(inputs(mm_data={"image": [pixels]}))
+    del pixels
+    with state:
+        state.wait_decodes()
+        processor.apply_phase2(state)
+    gc.collect()
+    assert watched() is None
+    assert [item.processed for item in state.items] == [None]
+
+
+def test_an_item_that_was_processed_can_be_decoded_again_until_the_state_closes(make_processor: MakeProcessor) -> None:
+    watched = Watched("image")
+    processor = make_processor()
+    with processor.apply_phase1(inputs(mm_data={"image": [watched.make_ref()]})) as state:
+        state.wait_decodes()
+        first = processor.apply_phase2(state)
+        state.items[0].processed = None  # as of a hit that the engine half of the cache has lost
+        processor.restart(state)
+        state.wait_decodes()
+        second = processor.apply_phase2(state)
+    assert len(watched.arrays) == 2
+    assert first.mm_hashes == second.mm_hashes
 
 
 def test_phase_1_that_fails_releases_what_it_forked(make_processor: MakeProcessor, png: MakePng, image_io: MediaIOFactory) -> None:

@@ -16,21 +16,29 @@ U = TypeVar("U")
 
 
 class _Decode(Generic[T]):
-    """One decode that happens at most once; forks of a reference share it."""
+    """One decode whose result is kept at most once; forks of a reference share it.
+
+    Args:
+        load: Decodes; is told whether the result is kept, so that a mapped reference keeps nothing of its parent's either.
+        result: What is decoded already, where there is nothing to load.
+    """
 
     __slots__ = ("_load", "_result", "is_done", "lock")
 
-    def __init__(self, load: Callable[[], T] | None, result: T | None = None) -> None:
+    def __init__(self, load: Callable[[bool], T] | None, result: T | None = None) -> None:
         self._load = load
         self._result = result
         self.is_done = load is None
         self.lock = threading.RLock()
 
-    def __call__(self) -> T:
+    def __call__(self, keep: bool) -> T:
         if not self.is_done:
             with self.lock:
                 if self._load is not None:
-                    self._result = self._load()
+                    result = self._load(keep)
+                    if not keep:
+                        return result
+                    self._result = result
                     self._load = None  # it pins the encoded bytes
                     self.is_done = True
         return cast("T", self._result)
@@ -55,13 +63,13 @@ class MediaRef(Generic[T]):
             spec: The decode settings, which are already part of the key.
             data: The encoded bytes.
             header: What the probe saw.
-            load: Decodes; called at most once if it succeeds, and dropped afterwards.
+            load: Decodes; dropped once its result is kept.
         """
         self._key = key
         self._spec = spec
         self._data = data
         self._header = header
-        self._operation: _Decode[T] | None = load if isinstance(load, _Decode) else _Decode(load)
+        self._operation: _Decode[T] | None = _Decode(lambda keep: load())
 
     @property
     def key(self) -> bytes:
@@ -89,22 +97,26 @@ class MediaRef(Generic[T]):
         operation = self._operation
         return operation is not None and operation.is_done
 
-    def decode(self) -> T:
+    def decode(self, *, keep: bool = True) -> T:
         """Returns the decoded media; the first call decodes, others wait for it and share its result.
 
         Errors of the decoder pass through unchanged, and the next call tries again.
+
+        Args:
+            keep: Whether the result stays with the reference and its forks for later calls. Otherwise it is the caller's alone, unless it
+                was kept before, and goes when the caller lets go of it; a later call decodes again.
 
         Raises:
             RuntimeError: The reference was released before it was decoded.
             MediaDecodeError: The bytes are damaged, or are not what their header says.
         """
-        return self._borrow()()
+        return self._borrow()(keep)
 
     def map(self, transform: Callable[[T], U], *, header: MediaHeader | None = None, **settings: JSON) -> MediaRef[U]:
         """Returns a reference that decodes to ``transform(self.decode())`` and shares the encoded bytes.
 
         Args:
-            transform: Called once, in the thread that decodes.
+            transform: Called in the thread that decodes, once where the result is kept.
             header: What the header becomes, where the transform changes it.
             settings: What identifies the transform and everything that affects its output. They extend the spec, and the key is derived
                 from this reference's key. Without settings spec and key stay, so the transform must not change what the item is.
@@ -117,7 +129,7 @@ class MediaRef(Generic[T]):
         if settings:
             spec = spec.extend(settings)
             key = framed_sha256(IDENTITY_SCHEMA, b"mapped", key, spec.canonical_bytes())
-        return MediaRef(key, spec, data=self._data, header=header or self._header, load=lambda: transform(operation()))
+        return _make(key, spec, self._data, header or self._header, _Decode(lambda keep: transform(operation(keep))))
 
     def fork(self) -> MediaRef[T]:
         """Returns a reference to the same media and the same decode that can be released on its own.
@@ -125,7 +137,7 @@ class MediaRef(Generic[T]):
         Raises:
             RuntimeError: The reference was released before it was decoded.
         """
-        return MediaRef(self._key, self._spec, data=self._data, header=self._header, load=self._borrow())
+        return _make(self._key, self._spec, self._data, self._header, self._borrow())
 
     def release(self) -> None:
         """Lets go of the encoded bytes and of the decode, once a decode that runs has finished; what is decoded stays readable.
@@ -159,4 +171,10 @@ class MediaRef(Generic[T]):
 
 
 def _restore(media: T, key: bytes, spec: DecodeSpec, header: MediaHeader) -> MediaRef[T]:
-    return MediaRef(key, spec, data=b"", header=header, load=_Decode(None, media))
+    return _make(key, spec, b"", header, _Decode(None, media))
+
+
+def _make(key: bytes, spec: DecodeSpec, data: bytes, header: MediaHeader, operation: _Decode[T]) -> MediaRef[T]:
+    ref: MediaRef[T] = object.__new__(MediaRef)
+    ref._key, ref._spec, ref._data, ref._header, ref._operation = key, spec, data, header, operation  # noqa: SLF001 - its own module
+    return ref

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Protocol, Self, TypeVar
 
@@ -196,11 +197,14 @@ class MultiModalApplyState:
         return self._transaction.commit(self.inputs.request_id, to_commit)
 
     def close(self) -> None:
-        """Waits for work that runs, then releases references, pins and flights; idempotent."""
+        """Waits for work that runs, then releases references, pins and flights, and forgets media and tensors; idempotent."""
         self._end_work()
         for release in self._on_close:
             release()
         self._on_close.clear()
+        self.inputs = replace(self.inputs, mm_data={})
+        for item in self.items:
+            item.processed = None
 
     def _end_work(self) -> None:
         for mm_hash, job in self._jobs.items():

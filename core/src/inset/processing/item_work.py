@@ -73,7 +73,8 @@ class ItemProcessing:
 
     def _decode(self, item: ItemState) -> Any:
         try:
-            return _media(item).decode(item.index)
+            # Not kept: the reference lives as long as the request may have to be processed again, the reservation only for this work.
+            return _media(item).decode(item.index, keep=False)
         except (InsetError, MemoryError):
             raise
         except Exception as error:

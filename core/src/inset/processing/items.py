@@ -77,22 +77,28 @@ class MediaItems(ModalityDataItems, Generic[T]):
         item = self._items[index]
         return item.header if isinstance(item, MediaRef) else self._header(item)
 
-    def decode(self, index: int) -> T:
-        """Returns one item decoded, in the one form that `MultiModalProcessor.materialize` takes; a reference decodes at most once."""
+    def decode(self, index: int, *, keep: bool = True) -> T:
+        """Returns one item decoded, in the one form that `MultiModalProcessor.materialize` takes.
+
+        Args:
+            index: Which one.
+            keep: Whether a reference keeps what it decodes to, as in `MediaRef.decode`.
+        """
         item = self._items[index]
         if item is None:
-            raise InvariantError(f"{self.modality} {self.get_original_index(index)} has a uuid and no media; it cannot be decoded.")
-        return item.decode() if isinstance(item, MediaRef) else self._normalize(item)
+            raise InvariantError(f"{self.modality} {self.get_original_index(index)} has no media here; it cannot be decoded.")
+        return item.decode(keep=keep) if isinstance(item, MediaRef) else self._normalize(item)
 
     def get(self, index: int) -> object:
         """Returns one item decoded."""
         return self.decode(index)
 
     def release(self) -> None:
-        """Lets go of the encoded bytes of the references; what is decoded stays readable."""
+        """Lets go of all media: releases the references, and forgets them and what came decoded."""
         for item in self._items:
             if isinstance(item, MediaRef):
                 item.release()
+        self._items = [None] * len(self._items)
 
     @abstractmethod
     def _header(self, item: object) -> MediaHeader:
@@ -108,9 +114,9 @@ class ImageProcessorItems(MediaItems[ImagePixels]):
 
     modality = "image"
 
-    def decode(self, index: int) -> ImagePixels:
+    def decode(self, index: int, *, keep: bool = True) -> ImagePixels:
         """Returns one image as RGB, also where a request had it decoded to another mode."""
-        pixels = super().decode(index)
+        pixels = super().decode(index, keep=keep)
         return pixels if pixels.shape[-1] == 3 else image_pixels(pixels)
 
     def get_image_size(self, index: int) -> tuple[int, int]:
