@@ -300,6 +300,22 @@ def test_server_that_gave_validators_is_asked_whether_the_bytes_are_still_good(f
     assert media_server.requests[1].headers["if-modified-since"] == "Wed, 21 Oct 2015 07:28:00 GMT"
 
 
+@pytest.mark.parametrize(("name", "value"), [("ETag", '"1"'), ("Last-Modified", "Wed, 21 Oct 2015 07:28:00 GMT")])
+def test_redirect_that_leads_elsewhere_by_now_is_fetched_without_validators(
+    fetcher: MediaFetcher, media_server: MediaServer, name: str, value: str
+) -> None:
+    first = media_server.serve("/first", Reply(body=PICTURE, headers={name: value}), Reply(status=304))
+    second = media_server.serve("/second", Reply(body=b"second", headers={name: value}), Reply(status=304))
+    url = media_server.serve("/latest", *(Reply.redirect(target) for target in (first, first, second, second, first)))
+    assert [fetcher.fetch_image(url, EncodedBytesIO()).data for _ in range(4)] == [PICTURE, PICTURE, b"second", b"second"]
+    condition = "if-none-match" if name == "ETag" else "if-modified-since"
+    asked = [(request.path, request.headers.get(condition)) for request in media_server.requests if request.path != "/latest"]
+    assert asked == [("/first", None), ("/first", value), ("/second", None), ("/second", value)]
+    assert all(condition not in request.headers for request in media_server.requests if request.path == "/latest")
+    with pytest.raises(MediaFetchError, match="304"):  # nobody had asked whether anything has changed
+        fetcher.fetch_image(url, EncodedBytesIO())
+
+
 def test_answer_that_forbids_storing_is_not_kept(fetcher: MediaFetcher, media_server: MediaServer, folder: Path) -> None:
     fetcher.fetch_image(media_server.serve("/a", Reply(body=PICTURE, headers={"Cache-Control": "private, No-Store"})), EncodedBytesIO())
     assert files(folder) == []

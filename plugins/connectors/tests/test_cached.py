@@ -72,6 +72,16 @@ def test_bytes_are_fetched_once_while_they_are_fresh(make_fetcher: MakeFetcher, 
     assert media_server.count("/item") == 1
 
 
+def test_a_redirect_that_leads_elsewhere_by_now_gives_what_lies_there(make_fetcher: MakeFetcher, media_server: MediaServer) -> None:
+    unchanged, headers = Reply(status=304), {"Last-Modified": "Sun, 29 Nov 2026 10:00:00 GMT"}
+    targets = [
+        media_server.serve(path, Reply(body=body, headers=headers), unchanged) for path, body in (("/a", PICTURE), ("/b", b"another"))
+    ]
+    url = media_server.serve("/latest", *(Reply.redirect(target) for target in (targets[0], *targets)))
+    fetcher = make_fetcher(CachedConnector(age_seconds=0))
+    assert [fetch(fetcher, url) for _ in range(3)] == [PICTURE, PICTURE, b"another"]
+
+
 def test_bytes_that_are_not_fresh_are_asked_for_again(make_fetcher: MakeFetcher, media_server: MediaServer) -> None:
     url = media_server.serve("/item", PICTURE, b"another")
     fetcher = make_fetcher(CachedConnector(age_seconds=0))

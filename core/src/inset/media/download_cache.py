@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
@@ -123,7 +123,7 @@ class DownloadCache:
             if not 0 <= age <= self._max_age_seconds:
                 return None
             content = self._contents / _check_digest(known["sha256"])
-            validators = Validators(_check_text(known["etag"]), _check_text(known["last_modified"]))
+            validators = Validators(*(_check_text(known[name]) for name in ("etag", "last_modified", "source")))
             data = content.read_bytes()
         except (OSError, ValueError, KeyError, TypeError):
             return None
@@ -162,7 +162,7 @@ class DownloadCache:
         self._remove(self._contents / _digest(data))
 
     def _write_entry(self, url_text: str, content: str, validators: Validators) -> None:
-        known = {"sha256": content, "etag": validators.etag, "last_modified": validators.last_modified, "asked_at": time.time()}
+        known = {"sha256": content, **asdict(validators), "asked_at": time.time()}
         self._write(self._entries / _digest(url_text.encode()), json.dumps(known).encode())
 
     def _write(self, path: Path, data: bytes) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import email.utils
+import hashlib
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -110,9 +111,7 @@ class HttpClient:
         self._policy.check_literal(url)
         session = self._get_session(may_be_private=self._policy.may_be_private(url.host))
         with _translated(url):
-            return await session.get(
-                yarl.URL(url.text, encoded=True), allow_redirects=False, headers=_conditional_headers(limits.validators)
-            )
+            return await session.get(yarl.URL(url.text, encoded=True), allow_redirects=False, headers=_conditional_headers(limits, url))
 
 
 class HttpConnector(MediaConnector):
@@ -158,8 +157,18 @@ def _make_session(resolve: Resolve, threads: ThreadPoolExecutor, may_be_private:
     )
 
 
-def _conditional_headers(validators: Validators | None) -> dict[str, str]:
+def _digest(url: MediaUrl) -> str:
+    return hashlib.sha256(url.text.encode()).hexdigest()
+
+
+def _find_validators(limits: FetchLimits, url: MediaUrl) -> Validators | None:
+    """Returns the validators that this very URL gave: to another, which a redirect leads to by now, they say nothing of its content."""
+    return limits.validators if limits.validators and limits.validators.source == _digest(url) else None
+
+
+def _conditional_headers(limits: FetchLimits, url: MediaUrl) -> dict[str, str]:
     headers = {}
+    validators = _find_validators(limits, url)
     if validators is not None and validators.etag is not None:
         headers["If-None-Match"] = validators.etag
     if validators is not None and validators.last_modified is not None:
@@ -192,9 +201,10 @@ def _make_stream(response: aiohttp.ClientResponse, limits: FetchLimits, url: Med
     async def close() -> None:
         response.close()
 
-    validators = Validators(response.headers.get("ETag"), response.headers.get("Last-Modified"))
-    if response.status == 304 and limits.validators:
-        return ByteStream(chunks=no_chunks(), is_unchanged=True, validators=validators or limits.validators, close=close)
+    validators = Validators(response.headers.get("ETag"), response.headers.get("Last-Modified"), _digest(url))
+    known = _find_validators(limits, url)
+    if response.status == 304 and known is not None:
+        return ByteStream(chunks=no_chunks(), is_unchanged=True, validators=validators or known, close=close)
     _check_status(response, url)
     encoding = response.headers.get("Content-Encoding", "identity").strip().lower() or "identity"
     body = _read(response, url)

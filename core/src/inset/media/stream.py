@@ -21,10 +21,12 @@ class Validators:
     Attributes:
         etag: The ETag header.
         last_modified: The Last-Modified header.
+        source: What gave them, where one URL may lead to several places, as with redirects; they mean nothing to any other.
     """
 
     etag: str | None = None
     last_modified: str | None = None
+    source: str | None = None
 
     def __bool__(self) -> bool:
         return self.etag is not None or self.last_modified is not None
