@@ -13,13 +13,16 @@ import pytest
 from inset.config import MediaConfig
 from inset.errors import MediaFetchError, MediaPolicyError, MediaTimeoutError, TooLargeError
 from inset.media.data_url import MAX_FRAMES, MAX_HEADER_CHARACTERS
+from inset.media.gather import MAX_AT_ONCE
 from inset.media.http import MAX_REDIRECTS
+from inset.media.look_ups import MAX_LOOK_UPS, MAX_LOOK_UPS_PER_DOMAIN
 from inset.media.url import MAX_URL_CHARACTERS
 from inset.testing.conformance.connector import ConnectorConformance
 
 DOCS = Path(__file__).parents[2] / "docs"
 REFERENCE = (DOCS / "reference" / "media-fetching.md").read_text("utf-8")
 HOW_TO = (DOCS / "how-to" / "write-a-connector.md").read_text("utf-8")
+FIXED_LIMITS = (MAX_AT_ONCE, MAX_FRAMES, MAX_HEADER_CHARACTERS, MAX_LOOK_UPS, MAX_LOOK_UPS_PER_DOMAIN, MAX_REDIRECTS, MAX_URL_CHARACTERS)
 
 
 def test_every_conformance_case_is_listed_under_its_number() -> None:
@@ -43,7 +46,7 @@ def test_all_options_of_fetching_are_mentioned() -> None:
             assert "--" + item.name.replace("_", "-") in REFERENCE, item.name
 
 
-@pytest.mark.parametrize("number", [MAX_FRAMES, MAX_HEADER_CHARACTERS, MAX_REDIRECTS, MAX_URL_CHARACTERS])
+@pytest.mark.parametrize("number", FIXED_LIMITS)
 def test_fixed_limits_stand_there(number: int) -> None:
     assert f"{number:,}" in REFERENCE
 

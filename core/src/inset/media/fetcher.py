@@ -21,8 +21,9 @@ from inset.media.connector_set import ConnectorSet
 from inset.media.download_cache import DownloadCache, Payload
 from inset.media.executor import MediaExecutor
 from inset.media.gather import gather_or_cancel
-from inset.media.http import HttpClient, Resolve, look_up
+from inset.media.http import HttpClient
 from inset.media.io import MediaIO
+from inset.media.look_ups import Resolve, look_up
 from inset.media.media_loop import MediaLoop
 from inset.media.policy import MediaPolicy
 from inset.media.ref import MediaRef

@@ -6,15 +6,15 @@ import email.utils
 import hashlib
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from inset.errors import MediaFetchError, MediaPolicyError, TransientFetchError
 from inset.media.connector import MediaConnector
 from inset.media.inflate import inflate
+from inset.media.look_ups import AddressInfo, LookUps, Resolve, look_up
 from inset.media.policy import MediaPolicy, find_refusal, refused_address
 from inset.media.stream import ByteStream, FetchLimits, Validators, no_chunks
 from inset.media.url import HTTP_SCHEMES, MediaUrl
@@ -22,27 +22,17 @@ from inset.media.url import HTTP_SCHEMES, MediaUrl
 if TYPE_CHECKING:
     import aiohttp
 
-__all__ = ["AddressInfo", "HttpClient", "HttpConnector", "Resolve"]
-
-AddressInfo = tuple[int, int, int, str, tuple[Any, ...]]
-Resolve = Callable[[str, int], list[AddressInfo]]
-"""Looks a host up, blocking, in the form of `socket.getaddrinfo`."""
+__all__ = ["HttpClient", "HttpConnector"]
 
 MAX_REDIRECTS: Final = 10
 MAX_CONNECTIONS: Final = 128
 MAX_CONNECTIONS_PER_HOST: Final = 32
-RESOLVER_THREADS: Final = 8
 
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _TRANSIENT: Final = frozenset({408, 425, 429})
 
 _refusals: ContextVar[list[str]] = ContextVar("_refusals")
 """Why addresses were refused during one request: aiohttp joins the errors of several addresses and loses their type."""
-
-
-def look_up(host: str, port: int) -> list[AddressInfo]:
-    """Asks the system's resolver."""
-    return list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
 
 
 class HttpClient:
@@ -54,9 +44,7 @@ class HttpClient:
 
     def __init__(self, policy: MediaPolicy, *, resolve: Resolve = look_up) -> None:
         self._policy = policy
-        self._resolve = resolve
-        # Threads of its own: names that never resolve must not fill the pool that others wait for.
-        self._threads = ThreadPoolExecutor(RESOLVER_THREADS, thread_name_prefix="inset-dns")
+        self._look_ups = LookUps(resolve)
         self._sessions: dict[bool, aiohttp.ClientSession] = {}
 
     async def aclose(self) -> None:
@@ -64,12 +52,12 @@ class HttpClient:
         for session in self._sessions.values():
             await session.close()
         self._sessions.clear()
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._look_ups.close()
 
     def _get_session(self, *, may_be_private: bool) -> aiohttp.ClientSession:
         session = self._sessions.get(may_be_private)
         if session is None:
-            session = self._sessions[may_be_private] = _make_session(self._resolve, self._threads, may_be_private)
+            session = self._sessions[may_be_private] = _make_session(self._look_ups, may_be_private)
         return session
 
     async def open(self, url: MediaUrl, limits: FetchLimits) -> ByteStream:
@@ -125,11 +113,11 @@ class HttpConnector(MediaConnector):
         return await self.context.http.open(url, limits)
 
 
-def _make_session(resolve: Resolve, threads: ThreadPoolExecutor, may_be_private: bool) -> aiohttp.ClientSession:
+def _make_session(look_ups: LookUps, may_be_private: bool) -> aiohttp.ClientSession:
     import aiohttp
 
     from inset import __version__
-    from inset.media.resolver import ThreadResolver
+    from inset.media.resolver import BoundedResolver
 
     def make_socket(info: AddressInfo) -> socket.socket:
         family, kind, protocol, _, address = info
@@ -141,7 +129,7 @@ def _make_session(resolve: Resolve, threads: ThreadPoolExecutor, may_be_private:
         return socket.socket(family, kind, protocol)
 
     connector = aiohttp.TCPConnector(
-        resolver=ThreadResolver(resolve, threads),
+        resolver=BoundedResolver(look_ups),
         use_dns_cache=False,
         limit=MAX_CONNECTIONS,
         limit_per_host=MAX_CONNECTIONS_PER_HOST,

@@ -1,30 +1,25 @@
-"""Looks names up on threads of their own, for aiohttp."""
+"""Looks names up for aiohttp."""
 
 from __future__ import annotations
 
-import asyncio
 import socket
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-__all__ = ["ThreadResolver"]
+from inset.media.look_ups import LookUps
+
+__all__ = ["BoundedResolver"]
 
 
-class ThreadResolver(AbstractResolver):
-    """Asks a blocking resolver in a thread pool that belongs to someone else."""
+class BoundedResolver(AbstractResolver):
+    """Asks look-ups that belong to someone else."""
 
-    def __init__(
-        self, resolve: Callable[[str, int], list[tuple[int, int, int, str, tuple[Any, ...]]]], threads: ThreadPoolExecutor
-    ) -> None:
-        self._resolve = resolve
-        self._threads = threads
+    def __init__(self, look_ups: LookUps) -> None:
+        self._look_ups = look_ups
 
     async def resolve(self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC) -> list[ResolveResult]:
         """Returns all addresses of a host."""
-        found = await asyncio.get_running_loop().run_in_executor(self._threads, self._resolve, host, port)
+        found = await self._look_ups.find(host, port)
         return [
             ResolveResult(
                 hostname=host, host=address[0], port=port, family=kind, proto=protocol, flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
@@ -34,4 +29,4 @@ class ThreadResolver(AbstractResolver):
         ]
 
     async def close(self) -> None:
-        """Leaves the threads to their owner."""
+        """Leaves the look-ups to their owner."""
