@@ -144,6 +144,51 @@ def test_entries_without_bytes_count_too(folder: Path) -> None:
     assert size_of(folder) <= 20 * ENTRY_BYTES
 
 
+def test_full_cache_is_swept_further_than_needed_and_then_left_alone_for_a_while(folder: Path) -> None:
+    cache = make_cache(folder, max_bytes=100 * ENTRY_BYTES)
+    for number in range(50):
+        cache.store(f"http://a/{number}", b"%d" % number, NONE)
+    assert len(files(folder)) == 100
+    cache.store("http://b/0", b"b0", NONE)
+    left = files(folder)
+    assert len(left) == 90
+    for number in range(1, 6):
+        cache.store(f"http://b/{number}", b"b%d" % number, NONE)
+    assert set(left) < set(files(folder))
+    cache.store("http://b/6", b"b6", NONE)
+    assert len(files(folder)) == 90
+
+
+@pytest.mark.parametrize("counter", ["", "not a number", "12 and more that somebody wrote behind it"])
+def test_counter_that_says_nothing_is_counted_again(folder: Path, counter: str) -> None:
+    cache = make_cache(folder, max_bytes=20 * ENTRY_BYTES)
+    for number in range(60):
+        if number % 6 == 5:
+            (folder / "size").write_text(counter)
+        cache.store(f"http://a/{number}", b"%d" % number, NONE)
+        assert size_of(folder) <= 20 * ENTRY_BYTES
+    assert int((folder / "size").read_text()) == size_of(folder)
+
+
+FULL_DISK = """
+import resource, sys
+from pathlib import Path
+from inset.media.download_cache import DownloadCache
+from inset.media.stream import Validators
+cache = DownloadCache(Path(sys.argv[1]), max_bytes=1 << 20, max_age_seconds=1000)
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+cache.store("http://b/", b"other", Validators())
+assert cache.find("http://b/") is None
+"""
+
+
+def test_counter_that_cannot_be_written_keeps_what_it_says(folder: Path) -> None:
+    make_cache(folder).store("http://a/", b"bytes", NONE)
+    before = (folder / "size").read_bytes()
+    subprocess.run([sys.executable, "-W", "error", "-c", FULL_DISK, str(folder)], check=True, capture_output=True, timeout=60)
+    assert (folder / "size").read_bytes() == before
+
+
 def test_old_and_unfinished_files_are_swept(folder: Path) -> None:
     cache = make_cache(folder, max_bytes=10 * ENTRY_BYTES, max_age_seconds=1000)
     cache.store("http://a/", PICTURE, NONE)

@@ -25,6 +25,9 @@ __all__ = ["CachedDownload", "DownloadCache", "Payload"]
 
 _log = logging.getLogger(__name__)
 
+SWEPT_SHARE: Final = 0.9
+"""How much of a full cache is left, with what is about to be stored, when it has been swept."""
+
 ENTRY_BYTES: Final = 4096
 """What any file costs at least: one block on disk."""
 
@@ -181,13 +184,15 @@ class DownloadCache:
             if descriptor is None:
                 return False
             try:
-                size = int(os.pread(descriptor, 32, 0) or b"0")
+                size = int(os.pread(descriptor, 32, 0))
             except ValueError:
-                size = self._max_bytes  # not written to the end: count again
+                size = self._max_bytes  # new, or not written to the end: count again
             if size + num_bytes > self._max_bytes:
-                size = self._sweep(self._max_bytes - num_bytes)
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, str(size + num_bytes).encode(), 0)
+                # Further than needed, so that not every store into a full cache looks at every file.
+                size = self._sweep(int(self._max_bytes * SWEPT_SHARE) - num_bytes)
+            # Always of one length, and never empty in between: who is killed here leaves a number.
+            os.pwrite(descriptor, b"%020d" % (size + num_bytes), 0)
+            os.ftruncate(descriptor, 20)
         return True
 
     @contextmanager
