@@ -1,18 +1,22 @@
 """The `shm` type: conformance, and what is its own."""
 
+import errno
 import os
 import resource
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
 
-from inset.cache.base import CommittedItem, MultiModalCacheMissError
+from inset.cache.base import CommittedItem, ItemToCommit, MultiModalCacheMissError, ProcessedItem
 from inset.cache.handover import receive_export
 from inset.cache.segment import ALIGNMENT
 from inset.cache.shm import ShmCacheEngine, ShmCacheFront
@@ -145,6 +149,43 @@ def test_memory_that_cannot_be_had_makes_the_item_travel_inline() -> None:
         assert_same(tensors, make_item(name, 6000).tensors)
     pair.release("1")
     pair.assert_idle()
+
+
+class HeldTensors(dict[str, np.ndarray[Any, Any]]):
+    """Tensors whose writing waits, and then finds no memory."""
+
+    def __init__(self, tensors: Mapping[str, np.ndarray[Any, Any]]) -> None:
+        super().__init__(tensors)
+        self.is_written = threading.Event()
+        self.may_end = threading.Event()
+
+    def items(self) -> Any:
+        self.is_written.set()
+        assert self.may_end.wait(LIMIT_SECONDS)
+        raise OSError(errno.ENOSPC, "no memory")
+
+
+def test_hit_that_was_dropped_is_served_whatever_becomes_of_those_who_write_it_anew(pair: CachePair) -> None:
+    pair.serve("1", ["a"])
+    item, mm_hash = make_item("a"), hash_of("a")
+    held = HeldTensors(item.tensors)
+    with pair.front.begin() as hit, pair.front.begin() as writer, ThreadPoolExecutor(1) as threads:
+        assert hit.look_up(mm_hash) is not None
+        pair.front.drop([], lost_before=1 << 40)
+        written = threads.submit(writer.commit, "writer", [ItemToCommit(mm_hash, ProcessedItem(item.plan, held))])
+        assert held.is_written.wait(LIMIT_SECONDS)
+        try:
+            committed = hit.commit("2", [ItemToCommit(mm_hash, None)])
+        finally:
+            held.may_end.set()
+        (inline,) = written.result(LIMIT_SECONDS)
+        assert inline.tensors is held
+    (tensors,) = pair.resolve("2", committed)
+    assert_same(tensors, item.tensors)
+    for request_id in ("1", "2", "writer"):
+        pair.release(request_id)
+    pair.assert_idle()
+    assert pair.front.stats.num_bytes == 0
 
 
 def test_file_in_a_folder_serves_as_well(tmp_path: Path) -> None:

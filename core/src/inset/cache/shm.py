@@ -155,9 +155,12 @@ class ShmCacheFront(IndexedFront[StoredObject]):
         entries: dict[bytes, CacheEntry[StoredObject]] = {}
         new: list[tuple[ProcessedItem, CacheEntry[StoredObject]]] = []
         for item in items:
-            entry = self.index.get(item.mm_hash) or self._writing.get(item.mm_hash)
+            entry = self.index.get(item.mm_hash)
             if entry is None and item.item is None:
+                # Dropped since it was found. Its memory is still there; that of whoever writes it anew might never be.
                 entry = transaction.find_pinned(item.mm_hash)
+            elif entry is None:
+                entry = self._writing.get(item.mm_hash)
             if entry is not None and item.mm_hash not in entries:
                 entries[item.mm_hash] = entry
                 self.index.pin(entry)
