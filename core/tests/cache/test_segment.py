@@ -5,6 +5,9 @@ import gc
 import os
 import resource
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -69,11 +72,15 @@ def test_large_segment_takes_no_memory_before_it_is_written() -> None:
     writer.close()
 
 
+def join_populating() -> None:
+    for thread in threading.enumerate():
+        if thread.name == "inset-shm-populate":
+            thread.join(20)
+
+
 def test_memory_is_populated_ahead_of_use_and_no_further() -> None:
     def populated_bytes() -> int:
-        for thread in threading.enumerate():
-            if thread.name == "inset-shm-populate":
-                thread.join(20)
+        join_populating()
         return os.fstat(writer.fd).st_blocks * 512
 
     writer = SegmentWriter(512 * MIB)
@@ -81,6 +88,52 @@ def test_memory_is_populated_ahead_of_use_and_no_further() -> None:
     writer.write(48 * MIB, HASH, 1, TENSORS)
     assert 64 * MIB < populated_bytes() <= 130 * MIB
     writer.close()
+
+
+@contextmanager
+def limited(kind: int, most: int) -> Iterator[None]:
+    limits = resource.getrlimit(kind)
+    resource.setrlimit(kind, (most, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(kind, limits)
+
+
+@contextmanager
+def without_threads() -> Iterator[None]:
+    before = threading.stack_size(1 << 47)  # no address space for it
+    try:
+        yield
+    finally:
+        threading.stack_size(before)
+
+
+def descriptors() -> set[str]:
+    return set(os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.parametrize("nothing_left", [partial(limited, resource.RLIMIT_NOFILE, 0), without_threads], ids=["descriptors", "threads"])
+def test_object_is_stored_also_where_nothing_can_be_populated(nothing_left: Callable[[], AbstractContextManager[None]]) -> None:
+    writer = SegmentWriter(512 * MIB)
+    reader = SegmentReader(writer.fd, 512 * MIB)
+    join_populating()
+    before = descriptors()
+    with nothing_left():
+        layout = writer.write(48 * MIB, HASH, 1, TENSORS)
+    assert reader.read(48 * MIB, HASH, 1, layout) is not None
+    assert descriptors() == before
+    writer.write(49 * MIB, HASH, 2, TENSORS)
+    join_populating()
+    assert os.fstat(writer.fd).st_blocks * 512 > 100 * MIB, "populated as soon as it could be"
+    writer.close()
+
+
+def test_segment_that_cannot_be_had_leaves_no_descriptor() -> None:
+    before = descriptors()
+    with limited(resource.RLIMIT_FSIZE, 4096), pytest.raises(ConfigError):
+        SegmentWriter(1 << 20)
+    assert descriptors() == before
 
 
 def test_file_instead_of_a_memfd_leaves_nothing_in_its_folder(tmp_path: Path) -> None:

@@ -83,10 +83,12 @@ class SegmentWriter:
         self._lock = threading.Lock()
         self._num_populated_bytes = 0
         self._is_populating = False
+        self.fd = -1
         try:
             self.fd = _open(folder)
             os.ftruncate(self.fd, num_bytes)
         except OSError as error:
+            self.close()
             raise ConfigError(f"The shm processor cache cannot have {num_bytes} bytes of shared memory: {error.strerror}.") from error
         if folder is not None or not hasattr(os, "memfd_create"):
             free_bytes = os.fstatvfs(self.fd).f_bavail * os.fstatvfs(self.fd).f_frsize
@@ -124,17 +126,26 @@ class SegmentWriter:
         self.segment_id = secrets.token_bytes(16)
 
     def populate_ahead(self, end: int) -> None:
-        """Has the 64 MiB behind a position populated in the background, once for each part; there, writing is twice as fast."""
+        """Has the 64 MiB behind a position populated in the background, once for each part; there, writing is twice as fast.
+
+        Where no descriptor or thread can be had, nothing happens until the next call.
+        """
         with self._lock:
             begin = self._num_populated_bytes
             is_far_enough = min(end + AHEAD_BYTES // 2, self.num_bytes) <= begin
             if self._is_populating or is_far_enough or not hasattr(os, "posix_fallocate"):
                 return
+            try:
+                # A descriptor of its own: the segment may be closed meanwhile.
+                fd = os.dup(self.fd)
+            except OSError:
+                return
             self._is_populating = True
-            # A descriptor of its own: the segment may be closed meanwhile.
-            fd = os.dup(self.fd)
         end = min(max(end, begin) + AHEAD_BYTES, self.num_bytes)
-        threading.Thread(target=self._populate, args=(fd, begin, end), name="inset-shm-populate", daemon=True).start()
+        try:
+            threading.Thread(target=self._populate, args=(fd, begin, end), name="inset-shm-populate", daemon=True).start()
+        except (RuntimeError, MemoryError):
+            self._end_populating(fd, begin)
 
     def close(self) -> None:
         """Gives the segment up; readers keep what they have mapped. Idempotent."""
@@ -152,10 +163,13 @@ class SegmentWriter:
             # No memory now: writing will say so, where it can be answered.
             end = begin
         finally:
-            os.close(fd)
-            with self._lock:
-                self._num_populated_bytes = end
-                self._is_populating = False
+            self._end_populating(fd, end)
+
+    def _end_populating(self, fd: int, end: int) -> None:
+        os.close(fd)
+        with self._lock:
+            self._num_populated_bytes = end
+            self._is_populating = False
 
     def _write(self, offset: int, data: memoryview) -> None:
         while data:
