@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import io
 import itertools
+import queue
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -10,11 +12,20 @@ import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from inset.api import ConfigError, MediaConnector, MediaFetchError, MediaPolicyError, MediaTimeoutError, MissingExtraError
+from inset.api import (
+    ConfigError,
+    MediaConnector,
+    MediaFetchError,
+    MediaPolicyError,
+    MediaTimeoutError,
+    MissingExtraError,
+    TooLargeError,
+)
 from inset.media.fetcher import MediaFetcher
 from inset.testing.conformance.connector import ConnectorConformance, ConnectorSource
 from inset.testing.media_io import EncodedBytesIO
 from inset_connectors.filesystem import FilesystemConnector
+from inset_connectors.pieces import PIECE_BYTES
 
 MakeFetcher = Callable[..., MediaFetcher]
 
@@ -60,6 +71,7 @@ class HostedFileSystem(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no
     made: ClassVar[list[dict[str, Any]]] = []
     opening: ClassVar[threading.Event]
     go_on: ClassVar[threading.Event]
+    closed_by: ClassVar[queue.Queue[str]]
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -77,7 +89,31 @@ class HostedFileSystem(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no
         if path.endswith("slow.png"):
             self.opening.set()
             assert self.go_on.wait(20)
-        return super().info(path, **options)
+        info = super().info(path, **options)
+        return {**info, "size": None} if "unknown size" in path else info
+
+    def open(self, path: str, mode: str = "rb", **options: Any) -> Any:
+        file = super().open(path, mode, **options)
+        return WatchedFile(file.read(), self) if "watched" in path else file
+
+
+class WatchedFile(io.BytesIO):
+    """A file that says which thread closed it, and whose second piece comes late."""
+
+    def __init__(self, data: bytes, client: HostedFileSystem) -> None:
+        super().__init__(data)
+        self._client = client
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if self.tell() and self.getvalue()[:1] == b"s":
+            self._client.opening.set()
+            assert self._client.go_on.wait(20)
+        return super().read(size)
+
+    def close(self) -> None:
+        if not self.closed:
+            self._client.closed_by.put(threading.current_thread().name)
+        super().close()
 
 
 @pytest.fixture
@@ -85,6 +121,7 @@ def hosted(monkeypatch: pytest.MonkeyPatch) -> type[HostedFileSystem]:
     monkeypatch.setattr(HostedFileSystem, "made", [])
     for name in ("opening", "go_on"):
         monkeypatch.setattr(HostedFileSystem, name, threading.Event(), raising=False)
+    monkeypatch.setattr(HostedFileSystem, "closed_by", queue.Queue(), raising=False)
     fsspec.register_implementation("hosted", HostedFileSystem, clobber=True)
     return HostedFileSystem
 
@@ -180,3 +217,28 @@ def test_call_that_hangs_holds_up_its_own_protocol_alone(
     assert fetcher.fetch_audio("fsspec+memory://birds/a.png", EncodedBytesIO()).data == PICTURE
     hosted.go_on.set()
     assert fetcher.fetch_audio("fsspec+hosted://files.example/slow.png", EncodedBytesIO()).data == PICTURE
+
+
+def test_file_that_is_not_read_to_its_end_is_closed_in_the_clients_own_thread(
+    hosted: type[HostedFileSystem], memory: MemoryFileSystem, make_fetcher: MakeFetcher
+) -> None:
+    memory.pipe_file("/watched of unknown size", bytes(3 * PIECE_BYTES))
+    fetcher = make_fetcher(FilesystemConnector(protocols={"hosted": {"host": "files.example"}}))
+    with pytest.raises(TooLargeError):
+        fetcher.fetch_image("fsspec+hosted://files.example/watched%20of%20unknown%20size", EncodedBytesIO(max_bytes=PIECE_BYTES - 1))
+    assert hosted.closed_by.get(timeout=20).startswith("inset-fsspec-hosted")
+
+
+def test_file_that_nobody_waits_for_is_closed_when_the_call_that_hangs_has_ended(
+    hosted: type[HostedFileSystem], memory: MemoryFileSystem, make_fetcher: MakeFetcher
+) -> None:
+    memory.pipe_file("/watched", b"s" * (2 * PIECE_BYTES))
+    fetcher = make_fetcher(
+        FilesystemConnector(protocols={"hosted": {"host": "files.example"}}), image_fetch_timeout_seconds=0.5, max_fetch_attempts=1
+    )
+    with pytest.raises(MediaTimeoutError):
+        fetch(fetcher, "fsspec+hosted://files.example/watched")
+    assert hosted.opening.wait(20)
+    assert hosted.closed_by.empty()
+    hosted.go_on.set()
+    assert hosted.closed_by.get(timeout=20).startswith("inset-fsspec-hosted")

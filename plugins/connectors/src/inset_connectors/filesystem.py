@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, ClassVar, Final, NamedTuple
@@ -113,7 +113,7 @@ class FilesystemConnector(MediaConnector):
             raise MediaPolicyError(f"{url.where}: the operator's option protocols says how to connect, a URL may not.", stage="fetch")
         return str(client_class._strip_protocol(text))  # noqa: SLF001  # fsspec's way for those who make clients
 
-    def _start(self, name: str, path: str, where: str) -> tuple[int | None, Iterator[bytes]]:
+    def _start(self, name: str, path: str, where: str) -> tuple[int | None, Generator[bytes, None, None]]:
         """Returns the size, where it is known, and the bytes; blocks."""
         with _translated(where):
             client = self._clients.get(name)
@@ -145,7 +145,7 @@ def _find_class(protocol: str) -> Any:
     return client_class
 
 
-def _read(client: Any, path: str, where: str) -> Iterator[bytes]:
+def _read(client: Any, path: str, where: str) -> Generator[bytes, None, None]:
     with _translated(where), client.open(path, "rb") as file:
         while piece := file.read(PIECE_BYTES):
             yield piece

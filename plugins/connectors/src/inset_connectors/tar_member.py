@@ -6,7 +6,7 @@ import gzip
 import io
 import tarfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import IO, Final
 
@@ -69,7 +69,7 @@ def _take(archive: tarfile.TarFile, info: tarfile.TarInfo) -> Member:
     return Member(info.size, _unpack(member))
 
 
-def _unpack(member: IO[bytes]) -> Iterator[bytes]:
+def _unpack(member: IO[bytes]) -> Generator[bytes, None, None]:
     with _damage_named():
         while piece := member.read(PIECE_BYTES):
             yield piece

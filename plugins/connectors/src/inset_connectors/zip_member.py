@@ -7,7 +7,7 @@ import stat
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
@@ -32,7 +32,7 @@ class Member(NamedTuple):
     """
 
     num_bytes: int
-    pieces: Iterator[bytes]
+    pieces: Generator[bytes, None, None]
 
 
 class _Archive(io.BytesIO):
@@ -70,7 +70,7 @@ def find_zip_member(data: bytes, name: str, limits: FetchLimits) -> Member:
         return Member(info.file_size, _unpack(archive, info))
 
 
-def _unpack(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Iterator[bytes]:
+def _unpack(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Generator[bytes, None, None]:
     with _damage_named(), archive.open(info) as member:
         while piece := member.read(PIECE_BYTES):
             yield piece
