@@ -13,6 +13,7 @@ from av.stream import Disposition
 
 from inset.errors import MediaDecodeError, TooLargeError
 from inset.media.container import open_container
+from inset.media.video_packets import check_packet
 
 if TYPE_CHECKING:
     from av.container import InputContainer
@@ -58,7 +59,7 @@ def fill_frames(
 
     Raises:
         MediaDecodeError: It took too long.
-        TooLargeError: A frame on the way has more pixels.
+        TooLargeError: A frame on the way has more pixels, or a packet far more work than a picture is.
     """
     slots: dict[int, list[int]] = defaultdict(list)
     for slot, wanted in enumerate(plan.wanted):
@@ -92,12 +93,14 @@ def _decode_segments(data: bytes, plan: VideoPlan, max_pixels: int, deadline_sec
         stream.codec_context.options = {"max_pixels": str(max_pixels)}
         # In H.264, and there alone for certain, pictures that say so are no other picture's reference.
         wanted = frozenset(plan.wanted) if stream.codec_context.name == "h264" and not plan.is_thorough else None
+        coding = stream.codec_context.codec.canonical_name
         segments = iter(plan.segments)
         start, stop = next(segments)
         for number, packet in enumerate(_packets(container, stream)):
             if time.monotonic() > deadline_seconds:
                 raise MediaDecodeError("Decoding the video took too long.", code="media_decode_timeout")
             if number >= start:
+                check_packet(coding, packet)
                 if wanted is not None:
                     stream.codec_context.skip_frame = "DEFAULT" if packet.pts in wanted else "NONREF"
                 yield from _decode(stream, packet, max_pixels)
