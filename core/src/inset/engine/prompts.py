@@ -11,6 +11,7 @@ from inset.engine.content_parts import ContentPolicy
 from inset.engine.renderer import ChatOptions
 from inset.errors import InvalidRequestError
 from inset.identity import JSON
+from inset.inputs import MODALITIES
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,11 +40,18 @@ class RequestOptions:
     skip_mm_cache: bool = False
 
     def __post_init__(self) -> None:
-        """Looks at the salt, which reaches every cache and every process.
+        """Looks at the salt, which reaches every cache and every process, and at whom the decode options are for.
 
         Raises:
-            InvalidRequestError: It is no text that can be encoded.
+            InvalidRequestError: The salt is no text that can be encoded, or decode options are for something that is no modality.
         """
+        for name, options in self.media_io_kwargs.items():
+            if name not in MODALITIES or not isinstance(options, Mapping):
+                raise InvalidRequestError(
+                    f"media_io_kwargs.{name!s:.40} cannot be: options stand in an object each for {', '.join(MODALITIES)}.",
+                    stage="parse",
+                    parameter="media_io_kwargs",
+                )
         if self.cache_salt is None:
             return
         is_text = isinstance(self.cache_salt, str) and len(self.cache_salt) <= _LONGEST_SALT

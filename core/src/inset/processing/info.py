@@ -268,12 +268,17 @@ class ProcessingInfo(ABC):
 
     @final
     def check_options(self) -> None:
-        """Checks the operator's limits and options, once, at start.
+        """Checks the operator's limits and options, once, at start; `check_operator_options` calls it and checks values.
 
         Raises:
-            ConfigError: A limit is below 0 or names a modality that the model does not take, or an option is unknown.
+            ConfigError: A limit is below 0, a limit or an option names a modality that there is not or that the model does not take, an
+                option is unknown, or a decode option has a wrong value.
         """
         supported = self.get_supported_mm_limits()
+        decode_options = self.context.media_config.media_io_kwargs
+        for name, given in (("limit_mm_per_prompt", self.context.limit_mm_per_prompt), ("media_io_kwargs", decode_options)):
+            if unknown := sorted(set(given) - set(MODALITIES)):
+                raise ConfigError(f"{name} names {', '.join(map(repr, unknown))}; the modalities are {', '.join(MODALITIES)}.")
         for modality, limit in self.context.limit_mm_per_prompt.items():
             if limit < 0:
                 raise ConfigError(f"limit_mm_per_prompt.{modality} is {limit}; 0 disables a modality.")
@@ -284,3 +289,9 @@ class ProcessingInfo(ABC):
             self.scope_processor_kwargs({})
         except InvalidRequestError as error:
             raise ConfigError(f"mm_processor_kwargs: {error.message}") from error
+        for modality, limit in self.get_mm_limits().items():
+            if limit and decode_options.get(modality) and self.context.media_io_factories.get(modality) is not None:
+                try:
+                    self.get_media_io(modality)
+                except InvalidRequestError as error:
+                    raise ConfigError(f"media_io_kwargs: {error.message}") from error

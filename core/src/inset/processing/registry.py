@@ -9,6 +9,7 @@ from inset.config import MediaConfig, ModelConfig
 from inset.errors import InsetError, PluginContractError, PluginLoadError, UnknownNameError
 from inset.processing.dummy_inputs import DummyInputsBuilder
 from inset.processing.info import ProcessingContext, ProcessingInfo
+from inset.processing.operator_options import check_operator_options
 from inset.processing.processor import MultiModalProcessor
 from inset.processing.tokenizer import Tokenizer
 from inset.registry import Owner, ProcessorRegistry, load_object
@@ -83,10 +84,11 @@ def build_processor(
         version=owner.version,
     )
     info = _load_class(registration.info, ProcessingInfo, owner)(context)  # type: ignore[type-abstract]
-    info.check_options()
     processor_class = _load_class(registration.processor, MultiModalProcessor, owner)  # type: ignore[type-abstract]
     dummy_inputs_class = _load_class(registration.dummy_inputs, DummyInputsBuilder, owner)  # type: ignore[type-abstract]
-    return BuiltProcessor(processor_class(info, pool=pool, cache=cache), dummy_inputs_class(info))
+    processor = processor_class(info, pool=pool, cache=cache)
+    check_operator_options(processor)
+    return BuiltProcessor(processor, dummy_inputs_class(info))
 
 
 def _load_class(target: str, kind: type[T], owner: Owner) -> type[T]:

@@ -1,0 +1,52 @@
+"""Whether the operator's options can be served: found out at start, by what the first request would do with them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from inset.errors import ConfigError, InvalidRequestError
+from inset.media.header import MediaHeader
+
+if TYPE_CHECKING:
+    from inset.processing.processor import MultiModalProcessor
+
+__all__ = ["check_operator_options"]
+
+_SIDE: Final = 64
+_SMALL_ITEMS: Final = {
+    "image": MediaHeader(modality="image", width=_SIDE, height=_SIDE, decoded_bytes=3 * _SIDE * _SIDE),
+    "video": MediaHeader(
+        modality="video",
+        width=_SIDE,
+        height=_SIDE,
+        num_frames=4,
+        total_num_frames=4,
+        fps=1.0,
+        frame_indices=(0, 1, 2, 3),
+        timestamps_seconds=(0.0, 1.0, 2.0, 3.0),
+        duration_seconds=4.0,
+        decoded_bytes=3 * 4 * _SIDE * _SIDE,
+    ),
+    "audio": MediaHeader(
+        modality="audio", sampling_rate=16_000, num_channels=1, num_samples=16_000, duration_seconds=1.0, decoded_bytes=4 * 16_000
+    ),
+}
+"""Modality -> the header of an item that every model takes."""
+
+
+def check_operator_options(processor: MultiModalProcessor) -> None:
+    """Checks limits, decode options and processor options; the values of the latter by planning a small item with them.
+
+    Raises:
+        ConfigError: As `ProcessingInfo.check_options`, or a processor option has a value that every item would be refused for.
+    """
+    info = processor.info
+    info.check_options()
+    scoped = info.scope_processor_kwargs({})
+    for modality, limit in info.get_mm_limits().items():
+        if not limit or not scoped[modality]:
+            continue
+        try:
+            processor.plan(modality, _SMALL_ITEMS[modality], options=scoped[modality])
+        except InvalidRequestError as error:
+            raise ConfigError(f"mm_processor_kwargs for {modality}s: {error.message}") from error
