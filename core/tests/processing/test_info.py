@@ -50,26 +50,6 @@ def test_too_many_items_are_refused_by_their_numbers_alone(make_processor: MakeP
     assert (caught.value.status, caught.value.modality) == (400, next(iter(counts)))
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"image": {"zoom": 2}}, "media_io_kwargs: .*zoom"),
-        ({"image": {"image_mode": 7}}, "media_io_kwargs: .*image_mode"),
-        ({"movie": {}}, "media_io_kwargs names 'movie'; the modalities are image, video, audio"),
-    ],
-)
-def test_decode_options_that_every_item_would_be_refused_for_are_refused_at_start(
-    make_processor: MakeProcessor, options: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(ConfigError, match=message):
-        make_processor(media_config=MediaConfig(media_io_kwargs=options)).info.check_options()
-
-
-def test_decode_options_of_a_modality_that_the_operator_disabled_are_let_be(make_processor: MakeProcessor) -> None:
-    config = MediaConfig(media_io_kwargs={"image": {"zoom": 2}, "audio": {"rate": 1}})
-    make_processor(media_config=config, limit_mm_per_prompt={"image": 0}).info.check_options()
-
-
 @pytest.mark.parametrize("limits", [{"image": -1}, {"audio": 2}, {"imagee": 0}])
 def test_limits_that_make_no_sense_are_refused_at_start(make_processor: MakeProcessor, limits: dict[str, int]) -> None:
     with pytest.raises(ConfigError, match="limit_mm_per_prompt"):

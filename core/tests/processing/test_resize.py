@@ -87,7 +87,7 @@ def test_padding_puts_the_image_in_the_middle_of_a_square() -> None:
     assert pad_to_square(square, (0, 0, 0)) is square
 
 
-@pytest.mark.parametrize("resample", [1, 4, True, "3", 3.5, None])
+@pytest.mark.parametrize("resample", [1, 4, True, "3", 3.5, None, [3], {}, {"a": 1}])
 def test_a_filter_that_is_not_there_is_refused(resample: object) -> None:
     with pytest.raises(InvalidRequestError, match="resample must be"):
         check_resample(resample)

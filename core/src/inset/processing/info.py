@@ -101,6 +101,12 @@ class ProcessingInfo(ABC):
         return int(self._text_config.get("vocab_size") or self.tokenizer.vocab_size)
 
     @property
+    def max_model_len(self) -> int | None:
+        """Longest prompt and answer together, in tokens: the operator's, else the checkpoint's, or None where neither says."""
+        own: int | None = self._text_config.get("max_position_embeddings")
+        return own if self.context.max_model_len is None else self.context.max_model_len
+
+    @property
     def _text_config(self) -> Mapping[str, Any]:
         return self.checkpoint.config.get("text_config") or self.checkpoint.config
 
@@ -271,12 +277,15 @@ class ProcessingInfo(ABC):
         """Checks the operator's limits and options, once, at start; `check_operator_options` calls it and checks values.
 
         Raises:
-            ConfigError: A limit is below 0, a limit or an option names a modality that there is not or that the model does not take, an
-                option is unknown, or a decode option has a wrong value.
+            ConfigError: A limit is below 0, something names a modality that there is not or that the model does not take, or nothing
+                knows a processor option.
         """
         supported = self.get_supported_mm_limits()
-        decode_options = self.context.media_config.media_io_kwargs
-        for name, given in (("limit_mm_per_prompt", self.context.limit_mm_per_prompt), ("media_io_kwargs", decode_options)):
+        context = self.context
+        for name, given in (
+            ("limit_mm_per_prompt", context.limit_mm_per_prompt),
+            ("media_io_kwargs", context.media_config.media_io_kwargs),
+        ):
             if unknown := sorted(set(given) - set(MODALITIES)):
                 raise ConfigError(f"{name} names {', '.join(map(repr, unknown))}; the modalities are {', '.join(MODALITIES)}.")
         for modality, limit in self.context.limit_mm_per_prompt.items():
@@ -289,9 +298,3 @@ class ProcessingInfo(ABC):
             self.scope_processor_kwargs({})
         except InvalidRequestError as error:
             raise ConfigError(f"mm_processor_kwargs: {error.message}") from error
-        for modality, limit in self.get_mm_limits().items():
-            if limit and decode_options.get(modality) and self.context.media_io_factories.get(modality) is not None:
-                try:
-                    self.get_media_io(modality)
-                except InvalidRequestError as error:
-                    raise ConfigError(f"media_io_kwargs: {error.message}") from error

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from inset.errors import ConfigError, InvalidRequestError
@@ -35,18 +37,29 @@ _SMALL_ITEMS: Final = {
 
 
 def check_operator_options(processor: MultiModalProcessor) -> None:
-    """Checks limits, decode options and processor options; the values of the latter by planning a small item with them.
+    """Checks limits and names, then values: by making the decoders, and by planning a small item of each enabled modality.
+
+    What no option concerns is left alone, so that no decoder is loaded before a request needs it.
 
     Raises:
-        ConfigError: As `ProcessingInfo.check_options`, or a processor option has a value that every item would be refused for.
+        ConfigError: As `ProcessingInfo.check_options`, or an option has a value that every item would be refused for.
     """
     info = processor.info
     info.check_options()
+    decode_options, factories = info.context.media_config.media_io_kwargs, info.context.media_io_factories
     scoped = info.scope_processor_kwargs({})
-    for modality, limit in info.get_mm_limits().items():
-        if not limit or not scoped[modality]:
-            continue
-        try:
-            processor.plan(modality, _SMALL_ITEMS[modality], options=scoped[modality])
-        except InvalidRequestError as error:
-            raise ConfigError(f"mm_processor_kwargs for {modality}s: {error.message}") from error
+    for modality in (modality for modality, limit in info.get_mm_limits().items() if limit):
+        with _refusing("media_io_kwargs"):
+            if decode_options.get(modality) and factories.get(modality) is not None:
+                info.get_media_io(modality)
+        with _refusing(f"mm_processor_kwargs for {modality}s"):
+            if scoped[modality]:
+                processor.plan(modality, _SMALL_ITEMS[modality], options=scoped[modality])
+
+
+@contextmanager
+def _refusing(name: str) -> Iterator[None]:
+    try:
+        yield
+    except InvalidRequestError as error:
+        raise ConfigError(f"{name}: {error.message}") from error

@@ -19,6 +19,7 @@ from inset.processing.items import MediaItems
 from inset.processing.matching import apply_prompt_updates, check_token_ids
 from inset.processing.naming import bind_uuids, name_items, resolve_uuids
 from inset.processing.parse import ParseOptions, parse_mm_data
+from inset.processing.plan_size import check_plan_size
 from inset.processing.prompt_updates import PromptUpdate
 from inset.processing.uuids import UuidAliases
 
@@ -157,7 +158,7 @@ class MultiModalProcessor(ABC):
             The state, which the caller closes.
 
         Raises:
-            InvalidRequestError: Media, options or placeholders are wrong; its subclasses say what.
+            InvalidRequestError: Media, options or placeholders are wrong, or more than the context holds; its subclasses say what.
             MediaNotCachedError: A uuid without bytes is not known here.
         """
         state = self._parse(inputs)
@@ -280,6 +281,7 @@ class MultiModalProcessor(ABC):
             return
         plans: dict[str, Sequence[ItemPlan]] = dict.fromkeys(self.info.get_supported_mm_limits(), ())
         plans.update(state.plans)
+        check_plan_size(plans, self.info.max_model_len)
         state.expanded = apply_prompt_updates(state.prompt_token_ids, self.prompt_updates(plans), plans=plans)
         check_token_ids(state.expanded, vocab_size=self.info.vocab_size, least=-len(state.inputs.prompt_parts))
 

@@ -22,7 +22,7 @@ def check_resample(resample: object) -> int:
     Raises:
         InvalidRequestError: It is another one.
     """
-    if isinstance(resample, bool) or resample not in _MODES:
+    if isinstance(resample, bool) or not isinstance(resample, int | float) or resample not in _MODES:
         raise InvalidRequestError(f"resample must be 0 (nearest), 2 (bilinear) or 3 (bicubic), not {resample!r}.", stage="plan")
     return int(resample)
 
