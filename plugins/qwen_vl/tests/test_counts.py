@@ -12,7 +12,9 @@ import pytest
 import torch
 
 from inset.errors import InvalidRequestError
+from inset.testing.family import FamilyBench
 from inset.testing.headers import image_header, video_header
+from inset_qwen_vl import plugin
 from inset_qwen_vl.info import QwenVLDummyInputs
 
 if TYPE_CHECKING:
@@ -132,3 +134,53 @@ def test_the_largest_dummy_video_fits_the_context(make_processor: MakeProcessor,
     item = QwenVLDummyInputs(processor.info).make_largest_item(processor, "video")
     assert 500 < item.plan.num_tokens <= 1000 or processor.info.max_tokens_per_item("video") < 1000
     assert sum(array.nbytes for array in item.tensors.values()) == item.plan.tensor_bytes
+
+
+PIXELS = 5_000_000
+
+
+@pytest.mark.parametrize("max_frames", [5, 8, 64, 768])
+@pytest.mark.parametrize("options", [{}, {"video": {"min_pixels": 100_000, "max_pixels": PIXELS}}], ids=["plain", "operator's options"])
+@pytest.mark.parametrize("family", ["qwen2_vl", "qwen3_vl"])
+def test_no_video_takes_more_tokens_than_the_largest_whatever_its_number_of_frames(
+    make_checkpoint: Callable[..., Any], family: str, options: dict[str, Any], max_frames: int
+) -> None:
+    """Where all frames share the pixels, 5 frames are resized as 4 and cut as 6."""
+    patch_size = 16 if family == "qwen3_vl" else 14
+    folder = make_checkpoint(family, video={"max_frames": max_frames, "patch_size": patch_size}).folder
+    rng = random.Random(6)
+    with FamilyBench(plugin, folder) as bench:
+        processor = bench.build(mm_processor_kwargs=options).processor
+        most, scoped = processor.info.max_tokens_per_item("video"), processor.info.scope_processor_kwargs({})["video"]
+        for height, width in [(2050, 2932), *random_sizes(300, seed=8)]:
+            if max(height, width) > 200 * min(height, width):
+                continue
+            for num_frames in {rng.randint(1, max_frames), rng.randint(1, 5)}:
+                plan = processor.plan("video", video_header(num_frames, height, width), options=scoped)
+                assert plan.num_tokens <= most, (num_frames, height, width)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_largest_item_goes_by_the_options_of_the_operator(make_checkpoint: Callable[..., Any], family: str) -> None:
+    with FamilyBench(plugin, make_checkpoint(family).folder) as bench:
+        info, raised = bench.build().processor.info, bench.build(mm_processor_kwargs={"max_pixels": PIXELS}).processor.info
+        for modality in ("image", "video"):
+            side = 16 * 2 if family == "qwen3_vl" else 14 * 2
+            assert raised.max_tokens_per_item(modality) > info.max_tokens_per_item(modality)
+            assert raised.max_tokens_per_item(modality) >= PIXELS // side**2 * 0.99
+        few = bench.build(media_io_kwargs={"video": {"fps": 1, "max_frames": 8}}).processor.info
+        fixed = bench.build(media_io_kwargs={"video": {"num_frames": 8}}).processor.info
+        assert few.max_tokens_per_item("video") == fixed.max_tokens_per_item("video") < info.max_tokens_per_item("video")
+        assert few.max_tokens_per_item("image") == info.max_tokens_per_item("image")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("modality", ["image", "video"])
+def test_a_dummy_under_large_options_of_the_operator_still_fits_the_context(
+    make_checkpoint: Callable[..., Any], family: str, modality: str
+) -> None:
+    checkpoint = make_checkpoint(family, config={"text_config": {"hidden_size": 8, "max_position_embeddings": 1000}})
+    with FamilyBench(plugin, checkpoint.folder) as bench:
+        built = bench.build(mm_processor_kwargs={"max_pixels": 2**32})
+        plan = built.dummy_inputs.get_largest_plan(built.processor, modality)
+    assert 500 < plan.num_tokens <= 1000

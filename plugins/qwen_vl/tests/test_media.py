@@ -113,6 +113,11 @@ def test_third_generation_frames_of_known_videos(num_frames: int, fps: float, co
     assert list(Qwen3VLSampler(config).sample(facts(num_frames, fps))) == expected
 
 
+@pytest.mark.parametrize("sampler", [Qwen2VLSampler, Qwen3VLSampler])
+def test_a_rate_beyond_all_numbers_takes_every_frame(sampler: Any) -> None:
+    assert list(sampler(SamplingConfig(fps=1e308)).sample(facts(8, 0.1))) == list(range(8))
+
+
 def settings(checkpoint: Any, options: dict[str, Any]) -> dict[str, Any]:
     spec: Any = video_io_factory(checkpoint)(options, MediaConfig()).get_decode_spec().settings
     return {"sampler": spec["sampler"], **spec["sampler_settings"]}

@@ -12,7 +12,7 @@ import pytest
 import torch
 from PIL import Image
 
-from inset.errors import ConfigError, InvalidRequestError, PlaceholderError
+from inset.errors import ConfigError, InvalidRequestError, ItemTooLargeError, PlaceholderError
 from inset.media.decoded import VideoFrames
 from inset.processing.inputs import ProcessorInputs
 from inset.testing.headers import image_header, video_header
@@ -158,11 +158,34 @@ def test_other_numbers_of_markers_and_images_are_refused(make_processor: MakePro
         ({"size": {"height": 5}}, "size must be"),
         ({"size": 5}, "size must be"),
         ({"resample": 1}, "resample must be"),
+        ({"resample": [3]}, "resample must be"),
+        ({"min_pixels": 10**300, "max_pixels": 10**301}, "min_pixels must be a whole number from 1 to 4294967296, not 1000"),
+        ({"max_pixels": 2**32 + 1}, "max_pixels must be"),
+        ({"size": {"shortest_edge": 1, "longest_edge": 10**20}}, "max_pixels must be"),
     ],
 )
 def test_wrong_options_are_refused_before_anything_is_decoded(make_processor: MakeProcessor, options: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidRequestError, match=message):
         make_processor().plan("image", image_header(90, 90), options=options)
+
+
+@pytest.mark.parametrize("family", ["qwen2_vl", "qwen3_vl"])
+@pytest.mark.parametrize("modality", ["image", "video"])
+def test_an_item_that_no_context_holds_is_refused_before_its_tokens_are_made(
+    make_processor: MakeProcessor, family: str, modality: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    processor = make_processor(family)
+    monkeypatch.setattr(type(processor.info), "make_content", None)  # gigabytes of tokens, were it called
+    media = np.zeros((64, 64, 3), np.uint8) if modality == "image" else np.zeros((2, 64, 64, 3), np.uint8)
+    inputs = ProcessorInputs(
+        request_id="a",
+        prompt=PROMPT[modality],
+        mm_data={modality: [media]},
+        mm_processor_kwargs={modality: {"min_pixels": 2**32, "max_pixels": 2**32}},
+    )
+    with pytest.raises(ItemTooLargeError, match=r"It takes \d+ tokens .* and the context holds 32768") as caught:
+        processor.apply(inputs)
+    assert (caught.value.modality, caught.value.item_index, caught.value.stage) == (modality, 0, "plan")
 
 
 def test_unknown_options_are_refused_by_name(make_processor: MakeProcessor) -> None:

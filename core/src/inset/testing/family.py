@@ -12,7 +12,7 @@ import pluggy
 
 from inset import builtin, hookspecs
 from inset.checkpoint import Checkpoint, load_checkpoint
-from inset.config import ModelConfig
+from inset.config import MediaConfig, ModelConfig
 from inset.identity import JSON
 from inset.inputs import MODALITIES, ProcessedPrompt
 from inset.media.executor import MediaExecutor
@@ -64,6 +64,7 @@ class FamilyBench:
         version: str = "1.0",
         checkpoint: Checkpoint | None = None,
         mm_processor_kwargs: Mapping[str, JSON] | None = None,
+        media_io_kwargs: Mapping[str, Mapping[str, JSON]] | None = None,
     ) -> BuiltProcessor:
         """Returns the processor of the checkpoint's model_type, as if the plugin came from a distribution of that version."""
         registry = ProcessorRegistry()
@@ -78,6 +79,7 @@ class FamilyBench:
             pool=self.pool,
             cache=cache,
             model_config=ModelConfig(mm_processor_kwargs=mm_processor_kwargs or {}),
+            media_config=MediaConfig(media_io_kwargs=media_io_kwargs or {}),
         )
 
     def load_adapter(self) -> ModelAdapter:

@@ -6,17 +6,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from inset.api import JSON, Checkpoint, ConfigError, InvalidRequestError, check_resample
+from inset.api import JSON, Checkpoint, ConfigError, InvalidRequestError, MediaOptions, check_resample
 
 __all__ = [
     "PixelConfig",
     "PromptConfig",
     "SamplingConfig",
     "apply_options",
+    "apply_sampling_options",
     "read_pixel_config",
     "read_prompt_config",
     "read_sampling_config",
 ]
+
+_MOST_FRAMES: Final = 65_536
+_MOST_PIXELS: Final = 2**32
+"""More than any picture has and any context holds; sizes under it can be computed with."""
 
 _CLIP: Final = {"image_mean": (0.48145466, 0.4578275, 0.40821073), "image_std": (0.26862954, 0.26130258, 0.27577711)}
 _HALF: Final = {"image_mean": (0.5, 0.5, 0.5), "image_std": (0.5, 0.5, 0.5)}
@@ -230,6 +235,29 @@ def read_sampling_config(checkpoint: Checkpoint) -> SamplingConfig:
     return config
 
 
+def apply_sampling_options(config: SamplingConfig, options: Mapping[str, JSON]) -> SamplingConfig:
+    """Returns a config with decode options of videos on top: ``num_frames``, or ``fps`` with ``min_frames`` and ``max_frames``.
+
+    Raises:
+        InvalidRequestError: An option is unknown, or a value out of range.
+    """
+    reader = MediaOptions("video", options)
+    num_frames = reader.integer("num_frames", None, minimum=1, maximum=_MOST_FRAMES)
+    fps = reader.number("fps", None, above=0)
+    min_frames = reader.integer("min_frames", None, minimum=1, maximum=_MOST_FRAMES)
+    max_frames = reader.integer("max_frames", None, minimum=1, maximum=_MOST_FRAMES)
+    reader.finish()
+    if num_frames is not None and fps is not None:
+        raise reader.wrong("num_frames", num_frames, "left out where fps is given")
+    if num_frames is not None or fps is not None:
+        config = replace(config, num_frames=num_frames, fps=fps or config.fps)
+    most = max_frames or max(config.max_frames, min_frames or 0)
+    least = min_frames or min(config.min_frames, most)
+    if least > most:
+        raise reader.wrong("min_frames", least, f"at most max_frames, which is {most}")
+    return replace(config, min_frames=least, max_frames=most)
+
+
 def apply_options(config: PixelConfig, options: Mapping[str, JSON]) -> PixelConfig:
     """Returns a config with the processor options of a request on top.
 
@@ -249,8 +277,8 @@ def apply_options(config: PixelConfig, options: Mapping[str, JSON]) -> PixelConf
     low = options.get("min_pixels", size.get("shortest_edge", config.min_pixels))
     high = options.get("max_pixels", size.get("longest_edge", config.max_pixels))
     for name, value in (("min_pixels", low), ("max_pixels", high)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise InvalidRequestError(f"{name} must be a whole number above 0, not {value!r}.", stage="plan")
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST_PIXELS:
+            raise InvalidRequestError(f"{name} must be a whole number from 1 to {_MOST_PIXELS}, not {value!r:.40}.", stage="plan")
     assert isinstance(low, int) and isinstance(high, int)  # noqa: PT018 - narrows both for the type checker
     if low > high:
         raise InvalidRequestError(f"min_pixels is {low} and max_pixels {high}; no picture has both.", stage="plan")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 
@@ -18,18 +17,37 @@ from inset.api import (
     PlaceholderContent,
     ProcessingContext,
     ProcessingInfo,
-    VideoFrames,
     resize_peak_bytes,
 )
-from inset_qwen_vl.config import PixelConfig, apply_options, read_pixel_config, read_prompt_config, read_sampling_config
-from inset_qwen_vl.resizing import find_largest_size, resize_image, resize_video
+from inset_qwen_vl.config import (
+    PixelConfig,
+    apply_options,
+    apply_sampling_options,
+    read_pixel_config,
+    read_prompt_config,
+    read_sampling_config,
+)
+from inset_qwen_vl.largest import find_largest_image, find_largest_video
+from inset_qwen_vl.resizing import resize_image, resize_video
 
-__all__ = ["Qwen2VLProcessingInfo", "Qwen3VLProcessingInfo", "Qwen25VLProcessingInfo", "QwenVLDummyInputs"]
+__all__ = ["Layout", "Qwen2VLProcessingInfo", "Qwen3VLProcessingInfo", "Qwen25VLProcessingInfo", "QwenVLDummyInputs"]
 
 _UNKNOWN_FPS: Final = 24.0
 _NUMBER_BYTES: Final = 8
 _TENSOR_DETAILS: Final = ("num_kept", "second_per_grid_ts")
 _LOW_DETAIL_TOKENS: Final = 256
+
+
+class Layout(NamedTuple):
+    """The tokens of one item as numbers.
+
+    Attributes:
+        num_tokens: All of them.
+        is_embed: Those that receive an embedding, as runs (start, stop); None means all of them.
+    """
+
+    num_tokens: int
+    is_embed: tuple[tuple[int, int], ...] | None
 
 
 class Qwen2VLProcessingInfo(ProcessingInfo):
@@ -72,25 +90,29 @@ class Qwen2VLProcessingInfo(ProcessingInfo):
         return {"min_pixels": config.min_pixels, "max_pixels": most}
 
     def max_tokens_per_item(self, modality: str) -> int:
-        """Returns the tokens of the largest image, or of the longest video with the largest frames."""
-        return self.plan_item(self.largest_header(modality), self.pixels[modality]).num_tokens
+        """Returns the tokens of the largest image or video that the checkpoint and the operator's options allow."""
+        return self.plan_item(self.largest_header(modality), self._operator_pixels(modality)).num_tokens
 
     def largest_header(self, modality: str, *, max_tokens: int | None = None) -> MediaHeader:
-        """Returns the header of an item that takes the most tokens.
+        """Returns the header of an item that takes the most tokens under the operator's options.
 
         Args:
             modality: ``image`` or ``video``.
-            max_tokens: Take no more frames than this many tokens hold.
+            max_tokens: Take no more than the context holds, where smaller ones are allowed.
         """
-        config = self.pixels[modality]
+        config = self._operator_pixels(modality)
         if modality == "image":
-            height, width = find_largest_size(config)
-            return MediaHeader(modality="image", width=width, height=height, decoded_bytes=3 * height * width)
-        steps = max(1, self.sampling.max_frames // config.temporal_patch_size)
-        header = _video_header(steps * config.temporal_patch_size, config)
-        if max_tokens is not None and (num_tokens := self.plan_item(header, config).num_tokens) > max_tokens:
-            header = _video_header(max(1, steps * max_tokens // num_tokens) * config.temporal_patch_size, config)
-        return header
+            return find_largest_image(config, max_tokens=max_tokens)
+        sampling = apply_sampling_options(self.sampling, self.context.media_config.media_io_kwargs.get(modality, {}))
+        return find_largest_video(
+            config,
+            sampling.num_frames or sampling.max_frames,
+            count_tokens=lambda header: self.plan_item(header, config).num_tokens,
+            max_tokens=max_tokens,
+        )
+
+    def _operator_pixels(self, modality: str) -> PixelConfig:
+        return apply_options(self.pixels[modality], self.scope_processor_kwargs({})[modality])
 
     def plan_item(self, header: MediaHeader, config: PixelConfig) -> ItemPlan:
         """Returns what an image or a video becomes.
@@ -112,12 +134,12 @@ class Qwen2VLProcessingInfo(ProcessingInfo):
         num_embeds = self.count_embeds(grid)
         if header.modality == "video" and (num_kept := self.count_kept(grid, config.pruning_rate)) < num_embeds:
             details["num_kept"] = num_embeds = num_kept
-        content = self.make_content(header.modality, num_embeds, details)
+        layout = self.lay_out(num_embeds, details)
         tensor_bytes = pixel_bytes + _NUMBER_BYTES * (len(grid) + sum(name in details for name in _TENSOR_DETAILS))
         return ItemPlan(
-            num_tokens=len(content.token_ids),
-            num_embeds=content.num_embeds,
-            is_embed=content.is_embed,
+            num_tokens=layout.num_tokens,
+            num_embeds=num_embeds,
+            is_embed=layout.is_embed,
             grid=grid,
             tensor_bytes=tensor_bytes,
             peak_bytes=3 * num_frames * math.prod(source) + resize_peak_bytes(source, size) + tensor_bytes,
@@ -156,6 +178,10 @@ class Qwen2VLProcessingInfo(ProcessingInfo):
             InvalidRequestError: A field is missing or wrong.
         """
         return {}
+
+    def lay_out(self, num_embeds: int, details: Mapping[str, JSON]) -> Layout:
+        """Returns where the embeddings of an item stand among its tokens, without making the tokens: here they are all there is."""
+        return Layout(num_embeds, None)
 
     def make_content(self, modality: str, num_embeds: int, details: Mapping[str, JSON]) -> PlaceholderContent:
         """Returns the tokens that stand for an item: one for each embedding."""
@@ -226,6 +252,19 @@ class Qwen3VLProcessingInfo(Qwen2VLProcessingInfo):
     def _stamp(self, seconds: Sequence[float]) -> Mapping[str, JSON]:
         return {"stamps": [self.tokenizer.encode(f"<{value:.1f} seconds>") for value in seconds]}
 
+    def lay_out(self, num_embeds: int, details: Mapping[str, JSON]) -> Layout:
+        """Returns where the embeddings stand: in a video behind the time of their step and the token that opens a picture."""
+        stamps = details.get("stamps")
+        if not isinstance(stamps, Sequence):
+            return super().lay_out(num_embeds, details)
+        per_step = num_embeds // len(stamps)
+        runs, end = [], 0
+        for stamp in stamps:
+            start = end + len(stamp) + 1  # type: ignore[arg-type] # JSON that `_stamp` made
+            runs.append((start, start + per_step))
+            end = start + per_step + 1
+        return Layout(end, tuple(runs))
+
     def make_content(self, modality: str, num_embeds: int, details: Mapping[str, JSON]) -> PlaceholderContent:
         """Returns one token for each embedding; in a video each step has its time before it and is opened and closed like a picture."""
         stamps = details.get("stamps")
@@ -234,55 +273,20 @@ class Qwen3VLProcessingInfo(Qwen2VLProcessingInfo):
         prompt = self.prompt
         per_step = num_embeds // len(stamps)
         tokens: list[int] = []
-        runs: list[tuple[int, int]] = []
         for stamp in stamps:
             tokens.extend([*stamp, prompt.vision_start_token_id])  # type: ignore[misc] # JSON that `_stamp` made
-            runs.append((len(tokens), len(tokens) + per_step))
             tokens.extend([prompt.video_token_id] * per_step)
             tokens.append(prompt.vision_end_token_id)
-        return PlaceholderContent(tokens, tuple(runs))
+        return PlaceholderContent(tokens, self.lay_out(num_embeds, details).is_embed)
 
 
 class QwenVLDummyInputs(DummyInputsBuilder):
-    """The largest image, and the longest video with the largest frames that the context holds; for all families."""
+    """The largest image and the largest video that the context holds; for all families."""
 
     def get_largest_header(self, modality: str) -> MediaHeader:
         """Returns the header of that item."""
         assert isinstance(self.info, Qwen2VLProcessingInfo)
-        text = self.info.checkpoint.config.get("text_config") or self.info.checkpoint.config
-        max_tokens = self.info.context.max_model_len or text.get("max_position_embeddings")
-        return self.info.largest_header(modality, max_tokens=max_tokens)
-
-    def get_dummy_media(self, modality: str, header: MediaHeader) -> Any:
-        """Returns black pixels or frames of a header."""
-        if modality == "image":
-            return super().get_dummy_media(modality, header)
-        return VideoFrames(
-            frames=np.zeros((header.num_frames or 1, header.height or 1, header.width or 1, 3), np.uint8),
-            total_num_frames=header.total_num_frames or 1,
-            fps=header.fps or _UNKNOWN_FPS,
-            duration_seconds=header.duration_seconds or 0.0,
-            frame_indices=header.frame_indices,
-            timestamps_seconds=header.timestamps_seconds,
-        )
-
-
-def _video_header(num_frames: int, config: PixelConfig) -> MediaHeader:
-    if config.counts_all_frames:
-        config = replace(config, min_pixels=1, max_pixels=max(1, config.max_pixels // num_frames))
-    height, width = find_largest_size(config)
-    return MediaHeader(
-        modality="video",
-        width=width,
-        height=height,
-        num_frames=num_frames,
-        total_num_frames=num_frames,
-        fps=_UNKNOWN_FPS,
-        frame_indices=tuple(range(num_frames)),
-        timestamps_seconds=tuple(index / _UNKNOWN_FPS for index in range(num_frames)),
-        duration_seconds=num_frames / _UNKNOWN_FPS,
-        decoded_bytes=3 * num_frames * height * width,
-    )
+        return self.info.largest_header(modality, max_tokens=self.info.max_model_len)
 
 
 def _numbers(fields: Mapping[str, np.ndarray[Any, Any]], name: str, *, default: Sequence[float]) -> list[float]:

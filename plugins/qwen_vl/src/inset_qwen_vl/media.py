@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
-from typing import ClassVar, Final
+from typing import ClassVar
 
 import numpy as np
 
-from inset.api import JSON, Checkpoint, MediaConfig, MediaIOFactory, MediaOptions, VideoFacts, VideoIO, VideoSampler
-from inset_qwen_vl.config import SamplingConfig, read_sampling_config
+from inset.api import JSON, Checkpoint, MediaConfig, MediaIOFactory, VideoFacts, VideoIO, VideoSampler
+from inset_qwen_vl.config import SamplingConfig, apply_sampling_options, read_sampling_config
 
 __all__ = ["Qwen2VLSampler", "Qwen3VLSampler", "video_io_factory"]
-
-_MOST_FRAMES: Final = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +69,7 @@ class Qwen3VLSampler:
         config, total = self.config, facts.num_frames
         count = config.num_frames
         if count is None:
-            count = min(max(int(total / facts.fps * config.fps), config.min_frames), config.max_frames, total)
+            count = min(max(int(min(total / facts.fps * config.fps, total)), config.min_frames), config.max_frames, total)
         return [int(position) for position in np.linspace(0, total - 1, count).round()]
 
 
@@ -94,18 +92,4 @@ def _make_video_io(
     options: Mapping[str, JSON],
     media_config: MediaConfig,
 ) -> VideoIO:
-    reader = MediaOptions("video", options)
-    num_frames = reader.integer("num_frames", None, minimum=1, maximum=_MOST_FRAMES)
-    fps = reader.number("fps", None, above=0)
-    min_frames = reader.integer("min_frames", None, minimum=1)
-    max_frames = reader.integer("max_frames", None, minimum=1)
-    reader.finish()
-    if num_frames is not None and fps is not None:
-        raise reader.wrong("num_frames", num_frames, "left out where fps is given")
-    if num_frames is not None or fps is not None:
-        config = replace(config, num_frames=num_frames, fps=fps or config.fps)
-    most = max_frames or max(config.max_frames, min_frames or 0)
-    least = min_frames or min(config.min_frames, most)
-    if least > most:
-        raise reader.wrong("min_frames", least, f"at most max_frames, which is {most}")
-    return VideoIO({}, media_config, sampler=make_sampler(replace(config, min_frames=least, max_frames=most)))
+    return VideoIO({}, media_config, sampler=make_sampler(apply_sampling_options(config, options)))

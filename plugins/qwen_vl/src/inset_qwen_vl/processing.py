@@ -64,11 +64,11 @@ class QwenVLProcessor(MultiModalProcessor):
         """
         grid = self._read_grid(f"{modality}_grid_thw", fields, num_embeds=len(embeds))
         details = dict(self.facts.describe_embeds(fields, grid[0])) if modality == "video" else {}
-        content = self.facts.make_content(modality, len(embeds), details)
+        layout = self.facts.lay_out(len(embeds), details)
         return ItemPlan(
-            num_tokens=len(content.token_ids),
-            num_embeds=content.num_embeds,
-            is_embed=content.is_embed,
+            num_tokens=layout.num_tokens,
+            num_embeds=len(embeds),
+            is_embed=layout.is_embed,
             grid=grid,
             tensor_bytes=embeds.nbytes,
             peak_bytes=embeds.nbytes,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import Final, NamedTuple
 
 from inset.api import InvalidRequestError
 from inset_qwen_vl.config import PixelConfig
@@ -21,7 +21,7 @@ def resize_image(size: tuple[int, int], config: PixelConfig) -> tuple[int, int]:
     Raises:
         InvalidRequestError: One side is more than 200 times the other.
     """
-    return _fit(size, config.factor, config.min_pixels, config.max_pixels)
+    return _fit(size, config.factor, _Limits(config.min_pixels, config.max_pixels))
 
 
 def resize_video(num_frames: int, size: tuple[int, int], config: PixelConfig) -> tuple[int, int]:
@@ -38,29 +38,40 @@ def resize_video(num_frames: int, size: tuple[int, int], config: PixelConfig) ->
     Raises:
         InvalidRequestError: One side is more than 200 times the other.
     """
+    factor, limits = config.factor, _share(num_frames, config)
+    height, width = size
+    if config.counts_all_frames and (height < factor or width < factor):
+        scale = max(factor / height, factor / width)
+        size = (int(height * scale), int(width * scale))
+    return _fit(size, factor, limits)
+
+
+class _Limits(NamedTuple):
+    """What `_fit` keeps to: the pixels of all frames that share them."""
+
+    min_pixels: int
+    max_pixels: int
+    num_frames: int = 1
+    rounded_frames: int = 1
+
+
+def _share(num_frames: int, config: PixelConfig) -> _Limits:
+    """The limits of a video, which depend on how many frames there are."""
     factor, temporal = config.factor, config.temporal_patch_size
-    least = int(config.min_pixels * 1.05)
+    least, max_pixels = int(config.min_pixels * 1.05), config.max_pixels
     if not config.counts_all_frames:
-        max_pixels = config.max_pixels
         if config.cap_pixels_per_frame:
             budget = int(config.max_video_tokens * factor * factor * 0.9)
             max_pixels = max(min(max_pixels, budget * temporal // num_frames), least)
-        return _fit(size, factor, config.min_pixels, max_pixels)
+        return _Limits(config.min_pixels, max_pixels)
     num_frames = max(num_frames, temporal)
-    max_pixels = config.max_pixels
     if config.cap_pixels_per_frame:
         max_pixels = max(min(config.max_video_tokens * factor * factor, max_pixels // num_frames), least) * num_frames
-    height, width = size
-    if height < factor or width < factor:
-        scale = max(factor / height, factor / width)
-        size = (int(height * scale), int(width * scale))
-    rounded = round(num_frames / temporal) * temporal
-    return _fit(size, factor, config.min_pixels, max_pixels, num_frames=num_frames, rounded_frames=rounded)
+    return _Limits(config.min_pixels, max_pixels, num_frames, round(num_frames / temporal) * temporal)
 
 
-def _fit(
-    size: tuple[int, int], factor: int, min_pixels: int, max_pixels: int, *, num_frames: int = 1, rounded_frames: int = 1
-) -> tuple[int, int]:
+def _fit(size: tuple[int, int], factor: int, limits: _Limits) -> tuple[int, int]:
+    min_pixels, max_pixels, num_frames, rounded_frames = limits
     height, width = size
     if max(size) / min(size) > _MAX_RATIO:
         raise InvalidRequestError(
@@ -78,18 +89,19 @@ def _fit(
     return new_height, new_width
 
 
-def find_largest_size(config: PixelConfig) -> tuple[int, int]:
-    """Returns the (height, width) of an image that takes the most tokens.
+def find_largest_size(config: PixelConfig, *, num_frames: int | None = None) -> tuple[int, int]:
+    """Returns the (height, width) of an image that takes the most tokens, or of the frames of a video with so many of them.
 
-    Most are reached where the limit on pixels divides well, and by thin images where it is so small that a side stops at one token.
+    Most are reached where the limit on pixels divides well, and by thin pictures where it is so small that a side stops at one token.
     """
     factor = config.factor
-    most = max(1, config.max_pixels // (factor * factor))
+    limits = _Limits(config.min_pixels, config.max_pixels) if num_frames is None else _share(num_frames, config)
+    most = max(1, limits.max_pixels // (limits.rounded_frames * factor * factor))
     even = [(rows * factor, most // rows * factor) for rows in range(1, math.isqrt(most) + 1) if most // rows <= _MAX_RATIO * rows]
     thin = [(scale, scale * ratio) for ratio in range(1, _MAX_RATIO + 1) for scale in (1, 4 * factor)]
 
     def count(size: tuple[int, int]) -> tuple[int, int]:
-        height, width = resize_image(size, config)
+        height, width = resize_image(size, config) if num_frames is None else resize_video(num_frames, size, config)
         return height * width, -abs(height - width)
 
     return max([*even, *thin], key=count)

@@ -22,6 +22,7 @@ from inset.cache.processor_only import ProcessorOnlyCacheFront
 from inset.errors import ConfigError, InvalidRequestError, PlaceholderError
 from inset.identity import JSON, canonical_json
 from inset.inputs import MODALITIES, ItemTensors, PlaceholderRange, ProcessedPrompt
+from inset.media.header import MediaHeader
 from inset.testing.family import NUM_SIZES, FamilyBench, Item, Prompter, make_sample_media
 from inset.testing.golden import process_image_with_transformers
 from inset.testing.sample_images import encode_image, make_pixels
@@ -58,6 +59,21 @@ def flat_ranges(prompt: ProcessedPrompt) -> list[PlaceholderRange]:
     return sorted((r for ranges in prompt.mm_placeholders.values() for r in ranges), key=lambda r: r.offset)
 
 
+def _with_frames(header: MediaHeader, num_frames: int) -> MediaHeader:
+    """A header of a video of one frame a second."""
+    indices = tuple(range(num_frames))
+    return dataclasses.replace(
+        header,
+        num_frames=num_frames,
+        total_num_frames=num_frames,
+        fps=1.0,
+        frame_indices=indices,
+        timestamps_seconds=tuple(map(float, indices)),
+        duration_seconds=float(num_frames),
+        decoded_bytes=header.decoded_bytes * num_frames,
+    )
+
+
 class _DecodeCounter:
     """Counts what the decoders of a processor decode."""
 
@@ -85,11 +101,13 @@ class ProcessorConformance:
     Attributes:
         plugin: The plugin module, whose hooks are called.
         options: Modality -> processor options with values that change the result; a modality without options is left out.
+        most_frames: Videos of 1 to so many frames are planned; set it lower where the checkpoint's decoder takes fewer.
         image_tolerance: Largest difference of a normalised pixel from that of transformers' own image processor.
     """
 
     plugin: ModuleType
     options: ClassVar[Mapping[str, Mapping[str, JSON]]] = {}
+    most_frames: ClassVar[int] = 8
     image_tolerance: ClassVar[float] = 0.06
 
     def make_media(self, modality: str, number: int) -> bytes:
@@ -303,19 +321,23 @@ class ProcessorConformance:
             assert plan.num_tokens == info.max_tokens_per_item(modality)
             assert plan.num_embeds <= plan.num_tokens
 
-    def test_22_no_size_takes_more_tokens_than_the_largest_item(self, prompter: Prompter) -> None:
-        info, rng = prompter.processor.info, random.Random(22)
-        if "image" not in self.modalities(prompter):
-            pytest.skip("only the size of an image is its header alone")
-        header = prompter.make_ref(Item("image", 0)).header
-        for _ in range(200):
-            width, height = (rng.randint(1, high) for high in rng.choices((30, 300, 3000), k=2))
-            sized = dataclasses.replace(header, width=width, height=height, decoded_bytes=3 * width * height)
-            try:
-                plan = prompter.processor.plan("image", sized, options=info.scope_processor_kwargs({})["image"])
-            except InvalidRequestError:
-                continue  # a shape that the family refuses
-            assert 0 < plan.num_embeds <= plan.num_tokens <= info.max_tokens_per_item("image"), (width, height)
+    @pytest.mark.parametrize("is_set", [False, True], ids=["plain", "operator's options"])
+    def test_22_no_size_takes_more_tokens_than_the_largest_item(self, bench: FamilyBench, is_set: bool) -> None:
+        prompter = self.make_prompter(bench, mm_processor_kwargs=dict(self.options) if is_set else None)
+        processor, rng = prompter.processor, random.Random(22)
+        for modality in [modality for modality in self.modalities(prompter) if modality in ("image", "video")]:
+            options = processor.info.scope_processor_kwargs({})[modality]
+            most, header = processor.info.max_tokens_per_item(modality), prompter.make_ref(Item(modality, 0)).header
+            for number in range(200):
+                width, height = (rng.randint(1, high) for high in rng.choices((30, 300, 3000), k=2))
+                sized = dataclasses.replace(header, width=width, height=height, decoded_bytes=3 * width * height)
+                if modality == "video":
+                    sized = _with_frames(sized, 1 + number % self.most_frames)
+                try:
+                    plan = processor.plan(modality, sized, options=options)
+                except InvalidRequestError:
+                    continue  # a shape that the family refuses
+                assert 0 < plan.num_embeds <= plan.num_tokens <= most, (modality, width, height, sized.num_frames)
 
     def test_23_a_prompt_without_media_is_text(self, prompter: Prompter) -> None:
         prompt = prompter.apply([])
