@@ -4,10 +4,30 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
+from PIL import Image
 
-from inset.engine.prompts import read_prompt
+from inset.engine.prompts import TextPrompt, read_prompt
 from inset.errors import InvalidRequestError
+
+PICTURE = Image.new("RGB", (16, 8))
+FRAMES = np.zeros((3, 8, 16, 3), np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("modality", "given", "uuids"),
+    [
+        ("video", [PICTURE, PICTURE, PICTURE], "one"),
+        ("video", np.stack([FRAMES, FRAMES]), ["one", "two"]),
+        ("image", FRAMES, ["one", None, "three"]),
+        ("audio", (np.zeros(8, np.float32), np.int64(16000)), ["one"]),
+    ],
+)
+def test_items_without_a_list_around_them_are_as_many_as_their_uuids(modality: str, given: Any, uuids: Any) -> None:
+    prompt = read_prompt({"prompt": "x", "multi_modal_data": {modality: given}, "multi_modal_uuids": {modality: uuids}})
+    assert isinstance(prompt, TextPrompt)
+    assert len(prompt.multi_modal_data[modality]) == len(prompt.multi_modal_uuids[modality])
 
 
 @pytest.mark.parametrize("options", [{"movie": {"fps": 1}}, {"video": 5}, {"video": [{"fps": 1}]}, {1: {}}])

@@ -43,3 +43,10 @@ def test_options_of_a_modality_that_is_disabled_or_not_decoded_here_are_let_be(m
     check_operator_options(make_processor(limit_mm_per_prompt={"image": 0}, **context))
     with pytest.raises(ConfigError):
         check_operator_options(make_processor(**context))
+
+
+def test_options_that_make_a_small_item_larger_than_the_context_are_refused_at_start(make_processor: MakeProcessor) -> None:
+    kwargs = {"image": {"rows": 10}}
+    check_operator_options(make_processor(mm_processor_kwargs=kwargs, max_model_len=90))
+    with pytest.raises(ConfigError, match="a small image of 64x64 pixels take 90 tokens, and the context holds 89"):
+        check_operator_options(make_processor(mm_processor_kwargs=kwargs, max_model_len=89))

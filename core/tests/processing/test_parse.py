@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -121,6 +122,25 @@ def test_tensors_are_images_and_a_batch_is_several(options: ParseOptions) -> Non
         ("audio", [np.zeros(4, np.int16)], "Sound must be"),
         ("audio", [(np.full(4, np.nan), 16000)], "every sample must be finite"),
         ("audio", [(np.zeros(0, np.float32), 16000)], "at least one sample"),
+        ("audio", [(np.zeros(8, np.float32), 0)], "sampling rate must be a finite number above 0, not 0"),
+        ("audio", [(np.zeros(8, np.float32), None)], "sampling rate must be a finite number above 0, not None"),
+        ("audio", [(np.zeros(8, np.float32), float("nan"))], "sampling rate must be a finite number"),
+        ("audio", [(np.zeros(8, np.float32), 10**400)], "sampling rate must be a finite number"),
+        ("audio", [(np.zeros(8, np.float32), 0.5)], "sampling rate must be a whole number"),
+        ("audio", [AudioSamples(samples=np.zeros((1, 8), np.float32), sampling_rate=0)], "sampling rate must be"),
+        ("video", [(frames(), {"fps": -1})], "fps must be a finite number above 0, not -1"),
+        ("video", [(frames(), {"fps": "x"})], "fps must be a finite number above 0, not 'x'"),
+        ("video", [(frames(), {"fps": True})], "fps must be"),
+        ("video", [(frames(), {"fps": 0})], "fps must be"),
+        ("video", [(frames(), {"fps": float("inf")})], "fps must be"),
+        ("video", [(frames(), {"duration": "long"})], "duration must be"),
+        ("video", [(frames(), {"total_num_frames": 0})], "total_num_frames must be"),
+        ("video", [(frames(), {"total_num_frames": 2})], "total_num_frames is 2, and there is a frame at position 2"),
+        ("video", [(frames(), {"frames_indices": np.arange(2)})], "3 frames, and its metadata names 2"),
+        ("video", [(frames(), {"frames_indices": [2, 1, 0]})], "ascending positions"),
+        ("video", [(frames(), {"frames_indices": [-1, 0, 1]})], "ascending positions"),
+        ("video", [(frames(), {"frames_indices": ["a", "b", "c"]})], "ascending positions"),
+        ("video", [(frames(), {"frames_indices": 3})], "its metadata names 0"),
     ],
 )
 def test_what_is_not_media_is_refused_with_its_place(options: ParseOptions, modality: str, given: object, message: str) -> None:
@@ -168,6 +188,18 @@ def test_videos_show_frames_alone_or_with_metadata(options: ParseOptions) -> Non
     assert chosen.get_metadata(0)["frames_indices"] == [0, 1]
 
 
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"fps": np.float32(2), "total_num_frames": np.int64(30), "frames_indices": np.array([0, 10, 20]), "duration": None},
+        {"fps": Fraction(2), "total_num_frames": 30.0, "frames_indices": (0, np.int32(10), 20)},
+    ],
+)
+def test_metadata_may_be_any_kind_of_number_or_left_out(options: ParseOptions, metadata: dict[str, Any]) -> None:
+    shown = videos_of([(frames(), metadata)], options).get_metadata(0)
+    assert shown == {"fps": 2.0, "total_num_frames": 30, "frames_indices": [0, 10, 20], "duration": 15.0, "height": 8, "width": 16}
+
+
 def test_the_metadata_of_one_video_leaves_its_siblings_undecoded(options: ParseOptions, image_decoder: MediaIO[Any]) -> None:
     from inset.identity import DecodeSpec
     from inset.media.header import MediaHeader
@@ -195,8 +227,9 @@ def test_a_list_of_images_is_one_video(options: ParseOptions) -> None:
 
 
 def test_sound_is_samples_with_their_rate(options: ParseOptions) -> None:
-    items = parse_mm_data({"audio": (np.zeros(800, np.float64), 16000)}, options)["audio"]
+    items = parse_mm_data({"audio": (np.zeros(800, np.float64), np.int64(16000))}, options)["audio"]
     assert isinstance(items, AudioProcessorItems)
+    assert len(items) == 1
     decoded = items.decode(0)
     assert isinstance(decoded, AudioSamples)
     assert decoded.samples.dtype == np.float32

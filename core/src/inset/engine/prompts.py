@@ -12,6 +12,7 @@ from inset.engine.renderer import ChatOptions
 from inset.errors import InvalidRequestError
 from inset.identity import JSON
 from inset.inputs import MODALITIES
+from inset.processing.given_items import split_items
 
 if TYPE_CHECKING:
     import numpy as np
@@ -116,7 +117,6 @@ _KEYS: Final = (
     "cache_salt",
     "skip_mm_cache",
 )
-_MANY: Final = (list, tuple)
 
 
 def read_prompt(value: AnyPrompt) -> PromptInput:
@@ -147,8 +147,8 @@ def read_prompt(value: AnyPrompt) -> PromptInput:
         prompt=value.get("prompt"),
         prompt_token_ids=value.get("prompt_token_ids"),
         prompt_embeds=value.get("prompt_embeds"),
-        multi_modal_data={modality: _as_items(items) for modality, items in _mapping(value, "multi_modal_data").items()},
-        multi_modal_uuids={modality: _as_items(names) for modality, names in _mapping(value, "multi_modal_uuids").items()},
+        multi_modal_data={name: split_items(name, items) for name, items in _mapping(value, "multi_modal_data").items()},
+        multi_modal_uuids={modality: _as_names(names) for modality, names in _mapping(value, "multi_modal_uuids").items()},
         options=RequestOptions(
             mm_processor_kwargs=_mapping(value, "mm_processor_kwargs"),
             media_io_kwargs=_mapping(value, "media_io_kwargs"),
@@ -180,8 +180,6 @@ def _mapping(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return given
 
 
-def _as_items(value: Any) -> Sequence[Any]:
-    """One item may stand without a list around it, also one of two parts: frames with their metadata, samples with their rate."""
-    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], Mapping | int | float):
-        return [value]
-    return value if isinstance(value, _MANY) else [value]
+def _as_names(value: Any) -> Sequence[Any]:
+    """One name may stand without a list around it."""
+    return value if isinstance(value, list | tuple) else [value]

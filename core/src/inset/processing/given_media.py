@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Final
 
 from inset.errors import InvalidRequestError
@@ -107,30 +109,64 @@ def video_frames(video: object) -> VideoFrames:
 
     Args:
         video: `VideoFrames`; an array or tensor ``(num_frames, height, width, 3)`` uint8; a sequence of images of one size; or a pair of
-            one of these and a mapping with any of ``fps``, ``duration``, ``total_num_frames`` and ``frames_indices``.
+            one of these and a mapping with any of ``fps``, ``duration``, ``total_num_frames`` and ``frames_indices``; None is
+            what is not given.
 
     Raises:
-        InvalidRequestError: It is something else.
+        InvalidRequestError: It is something else, or its metadata cannot be that of a video.
     """
     if isinstance(video, VideoFrames):
+        _number(video.fps, "fps")
         return video
     metadata: Mapping[str, Any] = {}
     if isinstance(video, tuple) and len(video) == 2 and isinstance(video[1], Mapping):
         video, metadata = video
     frames = _frames_array(video)
-    indices = tuple(int(index) for index in metadata.get("frames_indices") or range(len(frames)))
-    if len(indices) != len(frames):
-        raise InvalidRequestError(f"A video has {len(frames)} frames, and its metadata names {len(indices)}.", stage="parse")
-    fps = float(metadata.get("fps") or _DEFAULT_FPS)
-    total = int(metadata.get("total_num_frames") or max(indices) + 1)
+    indices = _frame_indices(metadata.get("frames_indices"), len(frames))
+    fps, given_total, duration = (metadata.get(name) for name in ("fps", "total_num_frames", "duration"))
+    fps = _DEFAULT_FPS if fps is None else _number(fps, "fps")
+    total = indices[-1] + 1 if given_total is None else _whole_number(given_total, "total_num_frames")
+    if indices[-1] >= total:
+        raise InvalidRequestError(f"total_num_frames is {total}, and there is a frame at position {indices[-1]}.", stage="parse")
     return VideoFrames(
         frames=frames,
         total_num_frames=total,
         fps=fps,
-        duration_seconds=float(metadata.get("duration") or total / fps),
+        duration_seconds=total / fps if duration is None else _number(duration, "duration"),
         frame_indices=indices,
         timestamps_seconds=tuple(index / fps for index in indices),
     )
+
+
+def _frame_indices(given: object, num_frames: int) -> tuple[int, ...]:
+    """The positions of frames in their video, from an array, a tensor or numbers; the first ones where nothing is given."""
+    if given is None:
+        return tuple(range(num_frames))
+    array = to_array(given)
+    values = given if array is None else array.tolist()
+    indices = list(values) if isinstance(values, Sequence) else []
+    if len(indices) != num_frames:
+        raise InvalidRequestError(f"A video has {num_frames} frames, and its metadata names {len(indices)}.", stage="parse")
+    if not all(isinstance(index, Integral) for index in indices) or indices != sorted(indices) or indices[0] < 0:
+        raise InvalidRequestError("frames_indices must be ascending positions, whole numbers of 0 or more.", stage="parse")
+    return tuple(int(index) for index in indices)
+
+
+def _number(value: object, name: str) -> float:
+    try:
+        number = 0.0 if isinstance(value, bool) or not isinstance(value, Real) else float(value)
+    except OverflowError:
+        number = math.inf
+    if not 0 < number < math.inf:
+        raise InvalidRequestError(f"{name} must be a finite number above 0, not {value!r:.40}.", stage="parse")
+    return number
+
+
+def _whole_number(value: object, name: str) -> int:
+    number = _number(value, name)
+    if number != int(number):
+        raise InvalidRequestError(f"{name} must be a whole number, not {value!r:.40}.", stage="parse")
+    return int(number)
 
 
 def _frames_array(video: object) -> np.ndarray[Any, Any]:
@@ -180,11 +216,12 @@ def audio_samples(audio: object) -> AudioSamples:
         audio: `AudioSamples`, or a pair of float samples, ``(num_samples,)`` or ``(num_channels, num_samples)``, and their rate.
 
     Raises:
-        InvalidRequestError: It is something else, is empty, or holds values that are not finite.
+        InvalidRequestError: It is something else, is empty, has no rate, or holds values that are not finite.
     """
     import numpy as np
 
     if isinstance(audio, AudioSamples):
+        _whole_number(audio.sampling_rate, "The sampling rate")
         return audio
     array = to_array(audio[0]) if isinstance(audio, tuple) and len(audio) == 2 else None
     if array is None or array.ndim not in (1, 2) or not np.issubdtype(array.dtype, np.floating):
@@ -192,7 +229,7 @@ def audio_samples(audio: object) -> AudioSamples:
     samples = np.ascontiguousarray(np.atleast_2d(array), np.float32)
     if not samples.size or not np.isfinite(samples).all():
         raise InvalidRequestError("Sound must have at least one sample, and every sample must be finite.", stage="parse")
-    return AudioSamples(samples=samples, sampling_rate=int(audio[1]))  # type: ignore[index]
+    return AudioSamples(samples=samples, sampling_rate=_whole_number(audio[1], "The sampling rate"))  # type: ignore[index]
 
 
 def sound_header(audio: AudioSamples) -> MediaHeader:

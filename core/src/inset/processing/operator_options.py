@@ -54,7 +54,16 @@ def check_operator_options(processor: MultiModalProcessor) -> None:
                 info.get_media_io(modality)
         with _refusing(f"mm_processor_kwargs for {modality}s"):
             if scoped[modality]:
-                processor.plan(modality, _SMALL_ITEMS[modality], options=scoped[modality])
+                plan = processor.plan(modality, _SMALL_ITEMS[modality], options=scoped[modality])
+                _check_reach(modality, plan.num_tokens, info.max_model_len)
+
+
+def _check_reach(modality: str, num_tokens: int, max_model_len: int | None) -> None:
+    if max_model_len is not None and num_tokens > max_model_len:
+        raise ConfigError(
+            f"mm_processor_kwargs make even a small {modality} of {_SIDE}x{_SIDE} pixels take {num_tokens} tokens, and the context holds "
+            f"{max_model_len}."
+        )
 
 
 @contextmanager

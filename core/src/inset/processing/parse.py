@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,7 +12,8 @@ from inset.inputs import MODALITIES
 from inset.media.decoded import AudioSamples, VideoFrames
 from inset.media.ref import MediaRef
 from inset.processing.embedding_items import DictEmbeddingItems, EmbeddingItems, check_embeds
-from inset.processing.given_media import audio_samples, image_header, is_pil_image, sound_header, to_array, video_frames
+from inset.processing.given_items import EMBEDS, split_items
+from inset.processing.given_media import audio_samples, image_header, sound_header, to_array, video_frames
 from inset.processing.hashing import MultiModalHasher
 from inset.processing.items import AudioProcessorItems, ImageProcessorItems, MediaItems, ModalityDataItems, VideoProcessorItems
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ParseOptions", "parse_mm_data"]
 
-_EMBEDS: Final = "_embeds"
 _CHANNELS: Final = (3, 4)
 """Of pictures; a single one cannot be told from a batch of one."""
 
@@ -60,7 +60,7 @@ def parse_mm_data(mm_data: Mapping[str, object], options: ParseOptions) -> dict[
     """
     parsed: dict[str, ModalityDataItems] = {}
     for name, given in mm_data.items():
-        modality = name.removesuffix(_EMBEDS)
+        modality = name.removesuffix(EMBEDS)
         if modality not in MODALITIES:
             raise InvalidRequestError(f"Unknown modality {name!r} in multi_modal_data; known are {', '.join(MODALITIES)}.", stage="parse")
         if given is None or (isinstance(given, list | tuple) and not given):
@@ -76,7 +76,7 @@ def parse_mm_data(mm_data: Mapping[str, object], options: ParseOptions) -> dict[
 
 def _parse_media(modality: str, given: object, options: ParseOptions) -> MediaItems[Any]:
     items = []
-    for index, item in enumerate(_split(modality, given)):
+    for index, item in enumerate(split_items(modality, given)):
         try:
             items.append(_prepare(modality, item, options))
         except InvalidRequestError as error:
@@ -86,20 +86,6 @@ def _parse_media(modality: str, given: object, options: ParseOptions) -> MediaIt
     if modality == "video":
         return VideoProcessorItems(items, needs_metadata=options.video_needs_metadata)
     return AudioProcessorItems(items)
-
-
-def _split(modality: str, given: object) -> Sequence[object]:
-    """The items of one modality, also where a single one was given without a list."""
-    if isinstance(given, list):
-        # One video may itself be a list of images.
-        return [given] if modality == "video" and all(is_pil_image(item) for item in given) else given
-    if isinstance(given, tuple):
-        is_pair = len(given) == 2 and isinstance(given[1], Mapping | int | float)
-        return [given] if is_pair else given
-    array = to_array(given)
-    if array is not None and array.ndim == {"image": 4, "video": 5, "audio": 0}[modality]:
-        return list(array)
-    return [given]
 
 
 def _prepare(modality: str, item: object, options: ParseOptions) -> object:
@@ -173,7 +159,7 @@ def _parse_embeddings(modality: str, given: object, options: ParseOptions) -> Mo
 
 def _parse_fields(modality: str, given: Mapping[str, object], options: ParseOptions) -> list[Mapping[str, Any]]:
     """The items of one mapping, each with its own row of every field."""
-    name = modality + _EMBEDS
+    name = modality + EMBEDS
     if name not in given:
         there_are = ", ".join(map(repr, given)) or "none"
         raise InvalidRequestError(
