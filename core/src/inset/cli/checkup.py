@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import http.client
 import io
 import json
 import os
@@ -124,10 +125,17 @@ def _tried(subject: str, check: Callable[[], str]) -> Finding:
     try:
         said = check()
     except urllib.error.HTTPError as error:
-        return Finding("fault", subject, f"status {error.code}: {error.read(500).decode(errors='replace')}")
-    except (OSError, ValueError, LookupError) as error:
-        return Finding("fault", subject, f"no answer: {getattr(error, 'reason', error)}")  # a URLError wraps what went wrong
+        return Finding("fault", subject, f"status {error.code}: {_in_one_line(error.read(500).decode(errors='replace'))}")
+    except (OSError, http.client.HTTPException) as error:
+        said = _in_one_line(str(getattr(error, "reason", error)))  # a URLError wraps what went wrong
+        return Finding("fault", subject, f"no answer: {said or type(error).__name__}")
+    except (ValueError, LookupError, TypeError) as error:
+        return Finding("fault", subject, f"no answer of such a server: {type(error).__name__}: {_in_one_line(str(error))}")
     return Finding("ok", subject, f"{said} ({(time.perf_counter() - started) * 1000:.0f} ms)")
+
+
+def _in_one_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 class _Server:
@@ -144,8 +152,10 @@ class _Server:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self._url + path, data, self._headers)  # noqa: S310 - the scheme is checked above
         with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as response:  # noqa: S310
-            answer: dict[str, Any] = json.load(response)
-            return answer
+            answer = json.load(response)
+        if not isinstance(answer, dict):
+            raise TypeError(f"The body is a JSON {type(answer).__name__}, no object.")
+        return answer
 
     def check_health(self) -> str:
         """Asks whether it is well."""
