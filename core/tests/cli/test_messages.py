@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 import pytest
 
-from inset.cli.messages import check_media, user_message
+from inset.cli import main, render
+from inset.cli.messages import check_media, split_words, user_message
+from inset.cli.options import read_options
 from inset.errors import ConfigError
 
 
@@ -34,3 +37,45 @@ def test_urls_and_files_that_are_there_pass(tmp_path: Path) -> None:
 def test_what_is_neither_is_refused(item: str) -> None:
     with pytest.raises(ConfigError, match="There is no file"):
         check_media([item])
+
+
+@pytest.mark.parametrize(
+    ("words", "model", "media"),
+    [
+        (["shapes", "a.png", "b.png"], "shapes", ["a.png", "b.png"]),
+        (["shapes", "--text", "hi", "a.png"], "shapes", ["a.png"]),
+        (["shapes", "a.png", "--text", "hi", "b.png", "--modality", "image", "c.png"], "shapes", ["a.png", "b.png", "c.png"]),
+        (["--text", "hi", "shapes", "a.png"], "shapes", ["a.png"]),
+        (["--model", "shapes", "a.png"], "shapes", ["a.png"]),
+        (["a.png", "--model", "shapes", "b.png"], "shapes", ["a.png", "b.png"]),
+        (["--model=shapes"], "shapes", []),
+        (["shapes"], "shapes", []),
+    ],
+)
+def test_media_are_the_words_behind_the_model_wherever_options_stand(
+    words: list[str], model: str, media: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[str, list[str]]] = []
+
+    def run(args: argparse.Namespace) -> int:
+        found = split_words(args)
+        seen.append((read_options(args, {}).model.model, found))
+        return 0
+
+    monkeypatch.setattr(render, "run", run)
+    assert main(["render", *words]) == 0
+    assert seen == [(model, media)]
+
+
+@pytest.mark.parametrize("words", [["shapes", "--txt", "hi", "a.png"], ["shapes", "-x"]])
+def test_an_option_that_is_not_there_is_still_wrong(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["render", *words])
+    assert ended.value.code == 2
+    assert f"unrecognized arguments: {' '.join(words[1:])}" in capsys.readouterr().err
+
+
+def test_a_second_model_to_serve_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["serve", "shapes", "--port", "0", "other"])
+    assert "unrecognized arguments: other" in capsys.readouterr().err

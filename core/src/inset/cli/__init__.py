@@ -54,6 +54,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if name == called:  # importing all of them would make every command as slow as the slowest
             _command(name).add_arguments(subparser)
     args, unknown = parser.parse_known_args(words)
+    if unknown and hasattr(args, "words") and not any(word.startswith("-") for word in unknown):
+        args.words += unknown  # argparse takes positional words from one place alone, and an option may stand between them
+        unknown = []
     if unknown:
         subparser = commands.choices[args.command]
         subparser.error(f"unrecognized arguments: {' '.join(unknown)}{_suggestion(unknown, subparser)}")

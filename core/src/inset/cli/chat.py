@@ -7,8 +7,8 @@ import asyncio
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from inset.cli.messages import LOCAL_POLICY, add_media_argument, check_media, user_message
-from inset.cli.options import add_options, read_options
+from inset.cli.messages import LOCAL_POLICY, add_media_options, check_media, split_words, user_message
+from inset.cli.options import read_options
 
 if TYPE_CHECKING:
     from inset.config import Configs
@@ -22,8 +22,7 @@ HELP: Final = "Type a question. /add FILE shows the model another file, /new beg
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the model, the media, the answer's options, and every option."""
-    add_options(parser)
-    add_media_argument(parser)
+    add_media_options(parser)
     parser.add_argument("--system", metavar="TEXT", help="a system message")
     parser.add_argument("--max-tokens", type=int, metavar="N", help="longest answer, in tokens; what the context allows when unset")
     parser.add_argument("--temperature", type=float, metavar="T", help="0 is always the most likely token; the checkpoint's when unset")
@@ -31,12 +30,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Answers line after line of standard input."""
+    media = split_words(args)
     configs = read_options(args)
-    check_media(args.media)
+    check_media(media)
     _say(f"Loading {configs.model.name_for_clients} ...")
     from inset.engine.build import build_engine_from
 
-    return asyncio.run(_Chat(configs, args).run(build_engine_from(configs, is_local=True)))
+    return asyncio.run(_Chat(configs, args, media).run(build_engine_from(configs, is_local=True)))
 
 
 def _say(text: str) -> None:
@@ -46,9 +46,9 @@ def _say(text: str) -> None:
 class _Chat:
     """One conversation after another."""
 
-    def __init__(self, configs: Configs, args: argparse.Namespace) -> None:
+    def __init__(self, configs: Configs, args: argparse.Namespace, media: list[str]) -> None:
         self._modality: str | None = args.modality
-        self._media: list[str] = list(args.media)
+        self._media: list[str] = media
         self._system: list[dict[str, Any]] = [] if args.system is None else [{"role": "system", "content": args.system}]
         self._sampling = {"max_tokens": args.max_tokens, **({} if args.temperature is None else {"temperature": args.temperature})}
         self._messages = list(self._system)

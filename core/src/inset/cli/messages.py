@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from inset.cli.options import add_options
 from inset.engine.content_parts import ContentPolicy
 from inset.errors import ConfigError
 from inset.registry import is_scheme
 
-__all__ = ["LOCAL_POLICY", "add_media_argument", "check_media", "user_message"]
+__all__ = ["LOCAL_POLICY", "add_media_options", "check_media", "split_words", "user_message"]
 
 _MODALITIES: Final = ("image", "video", "audio")
 _MIN_SCHEME_LENGTH: Final = 2  # one letter before a colon is a drive, not a scheme
@@ -21,11 +22,17 @@ LOCAL_POLICY: Final = ContentPolicy(accept_objects=True)
 """Whoever types at the command line may name files of this machine."""
 
 
-def add_media_argument(parser: argparse.ArgumentParser) -> None:
-    """Adds the media as positional words behind the model, and what kind they are."""
-    parser.usage = f"{parser.usage} [MEDIA ...]"
-    parser.add_argument("media", metavar="MEDIA", nargs="*", help="files or URLs that the question is about")
+def add_media_options(parser: argparse.ArgumentParser) -> None:
+    """Adds the model and the media as positional words, what kind the media are, and a flag for every option."""
+    add_options(parser, has_media=True)
     parser.add_argument("--modality", choices=_MODALITIES, help="what MEDIA are (default: as their names end; else image)")
+
+
+def split_words(args: argparse.Namespace) -> list[str]:
+    """Returns the media among the words of the command line, and leaves the model where `read_options` looks for it."""
+    words = list(args.words)
+    args.model = words.pop(0) if words and args.model_flag is None else None
+    return words
 
 
 def check_media(media: Sequence[str]) -> None:

@@ -19,10 +19,21 @@ _SUBJECTS: Final = ("model", "media", "cache", "engine", "server")
 _MODALITIES: Final = ("image", "video", "audio")
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Adds the model as a positional word, and a flag for every option."""
-    parser.usage = "%(prog)s [OPTION ...] MODEL"  # all the flags would be a page that nobody reads, before every message
-    parser.add_argument("model", metavar="MODEL", nargs="?", help="checkpoint folder, or the name of a shipped checkpoint")
+def add_options(parser: argparse.ArgumentParser, *, has_media: bool = False) -> None:
+    """Adds the model as a positional word, and a flag for every option.
+
+    Args:
+        parser: The command's.
+        has_media: Words behind the model are media; `inset.cli.messages.split_words` tells one from the other.
+    """
+    # All the flags would be a page that nobody reads, before every message.
+    parser.usage = "%(prog)s [OPTION ...] MODEL" + (" [MEDIA ...]" if has_media else "")
+    model = "checkpoint folder, or the name of a shipped checkpoint"
+    if has_media:
+        media = "then files or URLs that the question is about"
+        parser.add_argument("words", metavar="MODEL [MEDIA ...]", nargs="*", help=f"{model}, unless --model names it; {media}")
+    else:
+        parser.add_argument("model", metavar="MODEL", nargs="?", help=model)
     add_plugin_options(parser)
     for subject in _SUBJECTS:
         group = parser.add_argument_group(f"{subject} options")
