@@ -108,6 +108,16 @@ def test_contents_that_differ_from_the_plan_are_the_familys_mistake() -> None:
         apply_prompt_updates([IMAGE], [], plans={"image": [ItemPlan(num_tokens=3, num_embeds=3)]})
 
 
+def test_items_inserted_inside_a_placeholder_of_others_are_the_familys_mistake() -> None:
+    images = PromptReplacement(modality="image", target=[5, 6], contents=[content(2)])
+    for target, expected in (([1], [1, 9, 7, 7, 2]), ([5, 6], [1, 7, 7, 9, 2]), ([6, 2], [1, 7, 7, 2, 9])):
+        updates: list[PromptUpdate] = [images, PromptInsertion(modality="audio", target=target, contents=[content(1, 9)])]
+        assert apply_prompt_updates([1, 5, 6, 2], updates, plans=plans_of(updates)).token_ids == expected
+    updates = [images, PromptInsertion(modality="audio", target=[1, 5], contents=[content(1, 9)])]
+    with pytest.raises(InvariantError, match="inside a placeholder"):
+        apply_prompt_updates([1, 5, 6, 2], updates, plans=plans_of(updates))
+
+
 def test_removing_the_ranges_from_a_random_result_leaves_the_prompt() -> None:
     random_ = random.Random(7)
     for _ in range(500):

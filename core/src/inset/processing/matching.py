@@ -53,7 +53,8 @@ def apply_prompt_updates(
 
     Raises:
         PlaceholderError: The prompt has another number of placeholders than there are items.
-        InvariantError: A family's contents differ from its own plans, or a modality has items and no update.
+        InvariantError: A family's contents differ from its own plans, a modality has items and no update, or items would be inserted
+            inside a placeholder.
     """
     _check_contents(updates, plans)
     replacements = [update for update in updates if isinstance(update, PromptReplacement)]
@@ -64,6 +65,8 @@ def apply_prompt_updates(
     placeholders: dict[str, list[PlaceholderRange]] = {update.modality: [] for update in updates}
     position = 0
     for edit in edits:
+        if edit.start < position:
+            raise InvariantError(f"The {edit.update.modality} tokens would go inside a placeholder, which is replaced.", stage="plan")
         expanded += token_ids[position : edit.start]
         position = edit.stop
         for content in edit.contents:
