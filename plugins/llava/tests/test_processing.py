@@ -223,6 +223,8 @@ def test_options_are_checked_before_anything_is_decoded(
         llava.plan("image", header(9, 9), options={"do_pad": "yes"})
     square = materialize(llava, picture(40, 80))["pixel_values"]
     assert square[0, 0].tolist() == [int(value * 255) for value in preprocessor_configs["llava"]["image_mean"]]
+    unscaled = make_processor(preprocessor={**preprocessor_configs["llava"], "do_normalize": False})
+    np.testing.assert_array_equal(materialize(unscaled, picture(40, 80))["pixel_values"], square, "the padding stays the mean")
     cropped = materialize(llava, picture(40, 80), do_pad=False)["pixel_values"]
     np.testing.assert_array_equal(cropped, materialize(clip, picture(40, 80))["pixel_values"])
 

@@ -36,6 +36,7 @@ class ImageConfig:
         size: (height, width) after resizing, or None.
         crop_size: (height, width) cut from the middle, or None where nothing is cut.
         pads_to_square: Put the image on a square first; `LlavaImageProcessor` alone does.
+        pad_color: What `pads_to_square` puts around an image, uint8 RGB.
         resample: Pillow's number of the filter.
         mean: Mean per channel, in [0, 1].
         std: Standard deviation per channel.
@@ -49,6 +50,7 @@ class ImageConfig:
     size: tuple[int, int] | None
     crop_size: tuple[int, int] | None
     pads_to_square: bool
+    pad_color: tuple[int, int, int]
     resample: int
     mean: tuple[float, ...]
     std: tuple[float, ...]
@@ -111,6 +113,7 @@ def read_image_config(checkpoint: Checkpoint) -> ImageConfig:
         size=size,
         crop_size=None if crop is None else _read_crop(crop),
         pads_to_square=kind == "LlavaImageProcessor" and bool(settings.get("do_pad", False)),
+        pad_color=_pad_color(_per_channel(settings["image_mean"])),
         resample=int(settings["resample"]),
         mean=_per_channel(settings["image_mean"]) if normalizes else (0.0, 0.0, 0.0),
         std=_per_channel(settings["image_std"]) if normalizes else (1.0, 1.0, 1.0),
@@ -134,6 +137,12 @@ def _read_crop(crop: Any) -> tuple[int, int]:
     if isinstance(crop, Mapping) and crop.get("height") and crop.get("width"):
         return int(crop["height"]), int(crop["width"])
     raise ConfigError(f"crop_size of the preprocessor config must name height and width, not {crop!r}.")
+
+
+def _pad_color(mean: tuple[float, ...]) -> tuple[int, int, int]:
+    """The mean, also where images are not normalised by it. Source: transformers 5.24 ``LlavaImageProcessor``."""
+    red, green, blue = (int(value * 255) for value in mean)
+    return red, green, blue
 
 
 def _per_channel(values: Any) -> tuple[float, ...]:

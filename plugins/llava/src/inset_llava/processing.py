@@ -194,8 +194,7 @@ class LlavaProcessor(_ImageProcessor):
         image = self.facts.image
         pixels = decoded
         if self._pads(options):
-            red, green, blue = (int(value * 255) for value in image.mean)
-            pixels = pad_to_square(pixels, (red, green, blue))
+            pixels = pad_to_square(pixels, image.pad_color)
         pixels = resize_pixels(pixels, self._resized_size(pixels.shape[:2]), resample=self._resample(options))
         if image.crop_size is not None:
             pixels = center_crop(pixels, image.crop_size)
