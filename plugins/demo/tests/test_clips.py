@@ -66,6 +66,15 @@ def _answers(actors: tuple[Actor, ...], kind: str) -> dict[str, set[str]]:
     return answers
 
 
+@pytest.mark.parametrize("kind", ["direction", "order"])
+def test_of_two_actors_that_look_alike_nothing_is_asked_by_name(kind: str) -> None:
+    alike = Actor("circle", ("red", "red"), STEPS, 3, STEPS, ((0.5, 0.2), (0.5, 0.2)))
+    answers = _answers((CIRCLE, alike), kind)
+    assert answers
+    assert not [text for text in answers if "the red circle" in text or "the circle" in text]
+    assert all(len(said) == 1 for said in answers.values())
+
+
 @pytest.mark.parametrize(
     ("kind", "text", "answer"),
     [

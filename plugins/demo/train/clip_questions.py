@@ -38,6 +38,8 @@ def _direction(rng: np.random.Generator, actors: Actors) -> Asked:
         return pick(rng, ("Does anything move?", "Does something move?")), "yes"
     if style < 0.25:
         return pick(rng, ("What moves?", "Which shape moves?", "What is moving?")), named(mover.at(0))
+    if any(actor is not mover and (actor.kind, actor.colours[0]) == (mover.kind, mover.colours[0]) for actor in actors):
+        return None
     if style < 0.4:
         words = ("left", "right") if direction in ("left", "right") else ("up", "down")
         return f"Does the {name} move {words[0]} or {words[1]}?", direction
@@ -78,6 +80,8 @@ def _before(rng: np.random.Generator, actors: Actors) -> Asked:
         return None
     one, other = (actors[int(i)] for i in rng.permutation(2))
     names = _name(rng, one, actors), _name(rng, other, actors)
+    if names[0] == names[1]:
+        return None
     early = one.appears_at < other.appears_at
     if rng.random() < 0.5:
         return f"Which comes first, the {names[0]} or the {names[1]}?", f"the {names[0] if early else names[1]}"
