@@ -26,11 +26,13 @@ OPTIONS: Mapping[str, Mapping[str, JSON]] = {
     "image": {"min_pixels": 12544, "max_pixels": 25088},
     "video": {"size": {"shortest_edge": 12544, "longest_edge": 25088}, "resample": 2},
 }
+FEW_FRAMES: Mapping[str, Mapping[str, JSON]] = {"video": {"fps": 1, "max_frames": 8}}
 
 
 class TestQwen2VLProcessor(ProcessorConformance):
     plugin = plugin
     options: ClassVar[Mapping[str, Mapping[str, JSON]]] = OPTIONS
+    decode_options: ClassVar[Mapping[str, Mapping[str, JSON]]] = FEW_FRAMES
 
     @pytest.fixture
     def checkpoint_folder(self, tiny_checkpoint: Callable[..., Path]) -> Path:
@@ -40,6 +42,7 @@ class TestQwen2VLProcessor(ProcessorConformance):
 class TestQwen25VLProcessor(ProcessorConformance):
     plugin = plugin
     options: ClassVar[Mapping[str, Mapping[str, JSON]]] = OPTIONS
+    decode_options: ClassVar[Mapping[str, Mapping[str, JSON]]] = FEW_FRAMES
 
     @pytest.fixture
     def checkpoint_folder(self, tiny_checkpoint: Callable[..., Path]) -> Path:
@@ -49,6 +52,7 @@ class TestQwen25VLProcessor(ProcessorConformance):
 class TestQwen3VLProcessor(ProcessorConformance):
     plugin = plugin
     options: ClassVar[Mapping[str, Mapping[str, JSON]]] = OPTIONS
+    decode_options: ClassVar[Mapping[str, Mapping[str, JSON]]] = FEW_FRAMES
 
     @pytest.fixture
     def checkpoint_folder(self, tiny_checkpoint: Callable[..., Path]) -> Path:

@@ -101,12 +101,14 @@ class ProcessorConformance:
     Attributes:
         plugin: The plugin module, whose hooks are called.
         options: Modality -> processor options with values that change the result; a modality without options is left out.
+        decode_options: Modality -> decode options of an operator, such as fewer frames; the largest item goes by them too.
         most_frames: Videos of 1 to so many frames are planned; set it lower where the checkpoint's decoder takes fewer.
         image_tolerance: Largest difference of a normalised pixel from that of transformers' own image processor.
     """
 
     plugin: ModuleType
     options: ClassVar[Mapping[str, Mapping[str, JSON]]] = {}
+    decode_options: ClassVar[Mapping[str, Mapping[str, JSON]]] = {}
     most_frames: ClassVar[int] = 8
     image_tolerance: ClassVar[float] = 0.06
 
@@ -321,9 +323,10 @@ class ProcessorConformance:
             assert plan.num_tokens == info.max_tokens_per_item(modality)
             assert plan.num_embeds <= plan.num_tokens
 
-    @pytest.mark.parametrize("is_set", [False, True], ids=["plain", "operator's options"])
-    def test_22_no_size_takes_more_tokens_than_the_largest_item(self, bench: FamilyBench, is_set: bool) -> None:
-        prompter = self.make_prompter(bench, mm_processor_kwargs=dict(self.options) if is_set else None)
+    @pytest.mark.parametrize("operator", ["plain", "options", "decode_options"])
+    def test_22_no_size_takes_more_tokens_than_the_largest_item(self, bench: FamilyBench, operator: str) -> None:
+        given = {"options": {"mm_processor_kwargs": self.options}, "decode_options": {"media_io_kwargs": self.decode_options}}
+        prompter = self.make_prompter(bench, **given.get(operator, {}))
         processor, rng = prompter.processor, random.Random(22)
         for modality in [modality for modality in self.modalities(prompter) if modality in ("image", "video")]:
             options = processor.info.scope_processor_kwargs({})[modality]
