@@ -113,7 +113,7 @@ class ItemPlan:
         grid: Patches or tiles along (t, h, w), or None where the family has no grid.
         tensor_bytes: Size of the processed tensors, in bytes.
         peak_bytes: Size of the largest intermediate while materialising, decoded media included, in bytes.
-        is_exact: False where decoding can still give less, as for video; then the numbers are upper bounds.
+        is_exact: False where decoding can still leave frames out, as of a video; then the numbers are those of all frames.
         details: What the family itself needs later, as JSON.
         is_embedding: It stands for finished embeddings, which no encoder makes; set by the core.
     """

@@ -46,6 +46,6 @@ def _print(plan: dict[str, Any]) -> None:
         grid = "" if item["grid"] is None else f"  grid {'x'.join(map(str, item['grid']))}"
         print(
             f"{item['modality']} {item['index']}: positions {place['offset']} to {place['offset'] + place['length'] - 1}, "
-            f"{item['num_embeds']} embeds{grid}  {item['mm_hash'][:16]}" + ("" if item["is_exact"] else "  at most")
+            f"{item['num_embeds']} embeds{grid}  {item['mm_hash'][:16]}" + ("" if item["is_exact"] else "  as planned")
         )
     print(plan["prompt"])

@@ -106,7 +106,7 @@ class MultiModalApplyState:
 
     @property
     def num_prompt_tokens(self) -> int:
-        """Length of the prompt with its placeholders, in tokens; an upper bound until phase 2 where a plan is not exact."""
+        """Length of the prompt with its placeholders, in tokens; it can change until phase 2 where a plan is not exact."""
         return len(self.prompt_token_ids) if self.expanded is None else len(self.expanded.token_ids)
 
     @property
