@@ -324,7 +324,7 @@ class ProcessorConformance:
             assert plan.num_embeds <= plan.num_tokens
 
     @pytest.mark.parametrize("operator", ["plain", "options", "decode_options"])
-    def test_22_no_size_takes_more_tokens_than_the_largest_item(self, bench: FamilyBench, operator: str) -> None:
+    def test_22_no_size_and_no_number_of_frames_takes_more_tokens_than_the_largest_item(self, bench: FamilyBench, operator: str) -> None:
         given = {"options": {"mm_processor_kwargs": self.options}, "decode_options": {"media_io_kwargs": self.decode_options}}
         prompter = self.make_prompter(bench, **given.get(operator, {}))
         processor, rng = prompter.processor, random.Random(22)
