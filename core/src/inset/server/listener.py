@@ -29,8 +29,9 @@ def bind(config: ServerConfig) -> socket.socket:
         ConfigError: The address cannot be bound.
     """
     try:
-        family, _, _, _, address = socket.getaddrinfo(config.host, config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        bound = socket.socket(family)
+        found = socket.getaddrinfo(config.host, config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = found[0]
+        bound = socket.socket(family, kind, protocol)  # asyncio sends small answers at once only where the protocol is told
     except OSError as error:
         raise ConfigError(f"--host {config.host!r} is not an address of this machine: {error.strerror}.") from error
     try:
