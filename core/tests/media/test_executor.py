@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from inset.errors import OverloadedError
 from inset.media.executor import MediaExecutor
 
 TIME_LIMIT_SECONDS = 30.0
@@ -64,7 +65,7 @@ def test_closed_executor_takes_no_work() -> None:
     executor.close()
     executor.close()
     for modality in ("image", "video"):
-        with pytest.raises(RuntimeError):
+        with pytest.raises(OverloadedError, match="closed"):
             executor.submit(modality, int)
 
 

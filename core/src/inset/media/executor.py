@@ -10,6 +10,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final, Self, TypeVar
 
+from inset.errors import OverloadedError
+
 __all__ = ["MediaExecutor"]
 
 T = TypeVar("T")
@@ -37,10 +39,13 @@ class MediaExecutor:
         """Runs work in the lane of a modality and returns its future.
 
         Raises:
-            RuntimeError: The executor is closed.
+            OverloadedError: The executor is closed.
         """
         lane = self._videos if modality == "video" else self._images
-        return lane.submit(work)
+        try:
+            return lane.submit(work)
+        except RuntimeError as error:
+            raise OverloadedError("The media pool is closed: this core is shutting down.", stage="decode") from error
 
     def close(self) -> None:
         """Drops work that has not begun and waits for the rest; may be called again."""

@@ -226,7 +226,7 @@ class MediaFetcher(FetchSurface):
     def _probe(self, modality: str, media_ios: Sequence[MediaIO[Any]], payload: Payload) -> Future[tuple[MediaRef[Any], ...]]:
         try:
             return self._executor.submit(modality, partial(self._make_refs, media_ios, payload))
-        except RuntimeError:
+        except OverloadedError:
             raise _stopped() from None
 
     def _make_refs(self, media_ios: Sequence[MediaIO[Any]], payload: Payload) -> tuple[MediaRef[Any], ...]:

@@ -220,10 +220,7 @@ class MultiModalApplyState:
 
     def _submit(self, item: ItemState) -> DecodeJob:
         flight = self._flights.get(item.mm_hash)
-        try:
-            future = self._pool.submit(item.modality, lambda: _lead(flight, self._worker, item))
-        except RuntimeError as error:
-            raise OverloadedError("The media pool is closed: this core is shutting down.", stage="decode") from error
+        future = self._pool.submit(item.modality, lambda: _lead(flight, self._worker, item))
         job = DecodeJob(item.modality, item.original_index, future)
         self._jobs[item.mm_hash] = job
         return job
