@@ -17,8 +17,7 @@ from inset.config import MediaConfig
 from inset.errors import ClientError, MediaDecodeError, MediaFetchError, MediaPolicyError, MediaTimeoutError, TooLargeError
 from inset.media.connector import MediaConnector
 from inset.media.data_url import DataUrlConnector
-from inset.media.fetcher import FetchItem, MediaFetcher
-from inset.media.gather import MAX_AT_ONCE
+from inset.media.fetcher import MediaFetcher
 from inset.media.http import HttpConnector
 from inset.media.look_ups import AddressInfo, Resolve, look_up
 from inset.testing.conformance.connector import ConnectorConformance, ConnectorSource, make_budget, wait_until_waiting
@@ -381,50 +380,3 @@ def test_nothing_is_logged_about_what_fails(fetcher: MediaFetcher, media_server:
         with pytest.raises(MediaFetchError):
             fetcher.fetch_image(media_server.serve("/p4th", reply) + "?signature=s3cr3t", EncodedBytesIO())
     assert not any(secret in record.getMessage() for record in caplog.records for secret in ("s3cr3t", "p4th"))
-
-
-# One request against the others
-
-
-def test_names_that_never_resolve_hold_up_nobody_else(media_server: MediaServer) -> None:
-    media_server.serve("/good", PICTURE)
-    is_held, num_asked = threading.Event(), threading.Semaphore(0)
-
-    def resolve(host: str, port: int) -> list[AddressInfo]:
-        if host != "good.example":
-            num_asked.release()
-            is_held.wait(WAIT_SECONDS)
-        return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ("127.0.0.1", port))]
-
-    async def scenario(fetcher: MediaFetcher) -> None:
-        silent = [FetchItem(f"http://{number}.silent.example.net/", (EncodedBytesIO(),)) for number in range(40)]
-        attack = asyncio.ensure_future(fetcher.fetch_all_async(silent))
-        assert await asyncio.to_thread(num_asked.acquire, timeout=WAIT_SECONDS)
-        for _ in range(2):  # while they are waited for, and when their client has gone away
-            ref = await fetcher.fetch_image_async(f"http://good.example:{media_server.port}/good", EncodedBytesIO())
-            assert ref.data == PICTURE
-            attack.cancel()
-            await asyncio.wait([attack])
-
-    with make_fetcher(resolve, allow_private_media_hosts=("good.example",), max_fetch_attempts=1) as fetcher:
-        try:
-            asyncio.run(scenario(fetcher))
-        finally:
-            is_held.set()
-
-
-def test_silent_servers_of_one_request_hold_up_no_other_request(fetcher: MediaFetcher, media_server: MediaServer) -> None:
-    is_held = threading.Event()
-    silent = [media_server.serve(f"/silent/{number}", Reply(body=b"%d" % number, gate=is_held)) for number in range(40)]
-    good = media_server.serve("/good", PICTURE)
-
-    async def scenario() -> list[bytes]:
-        fetches = asyncio.ensure_future(fetcher.fetch_all_async([FetchItem(url, (EncodedBytesIO(),)) for url in silent]))
-        for number in range(MAX_AT_ONCE):
-            await asyncio.to_thread(media_server.wait_for_requests, f"/silent/{number}")
-        assert (await fetcher.fetch_image_async(good, EncodedBytesIO())).data == PICTURE
-        assert sum(request.path.startswith("/silent") for request in media_server.requests) == MAX_AT_ONCE
-        is_held.set()
-        return [ref.data for (ref,) in await asyncio.wait_for(fetches, WAIT_SECONDS)]
-
-    assert asyncio.run(scenario()) == [b"%d" % number for number in range(40)]

@@ -11,13 +11,14 @@ from typing import Final
 
 from inset.errors import MediaDecodeError, TooLargeError
 
-__all__ = ["FRAME_LIST_MAGIC", "frame_prefix", "is_frame_list", "pack_frames", "unpack_frames"]
+__all__ = ["FRAME_LIST_MAGIC", "MOST_FRAMES", "frame_prefix", "is_frame_list", "pack_frames", "unpack_frames"]
 
 FRAME_LIST_MAGIC: Final = b"\x89FRAMES\n"
 """What a payload begins with."""
 
 _LENGTH_BYTES: Final = 8
-_MOST_FRAMES: Final = 65_536
+MOST_FRAMES: Final = 65_536
+"""Most frames of a list, and of any video that are looked at."""
 
 
 def pack_frames(frames: Sequence[bytes]) -> bytes:
@@ -53,8 +54,8 @@ def unpack_frames(data: bytes) -> list[bytes]:
             if np.frombuffer(data, dtype=np.uint8, offset=position).any():
                 raise MediaDecodeError(f"Frame {len(frames)} of the frame list is empty.")
             break
-        if len(frames) == _MOST_FRAMES:
-            raise TooLargeError(f"The frame list has more than {_MOST_FRAMES:,} frames.")
+        if len(frames) == MOST_FRAMES:
+            raise TooLargeError(f"The frame list has more than {MOST_FRAMES:,} frames.")
         if start + length > len(data):
             raise MediaDecodeError(f"Frame {len(frames)} of the frame list is cut short.")
         frames.append(data[start : start + length])

@@ -17,7 +17,7 @@ from inset.errors import MediaDecodeError, PluginContractError, TooLargeError
 from inset.identity import JSON, DecodeSpec
 from inset.media.container import find_container_format, open_container
 from inset.media.decoded import VideoFrames
-from inset.media.frame_list import is_frame_list, unpack_frames
+from inset.media.frame_list import MOST_FRAMES, is_frame_list, unpack_frames
 from inset.media.header import MediaHeader
 from inset.media.image import ImageIO
 from inset.media.io import MediaIO
@@ -36,7 +36,6 @@ __all__ = ["VideoHeader", "VideoIO"]
 _FRAME_LIST: Final = "frames"
 _FRAME_LIST_FPS: Final = 1.0
 _ALL_FRAMES: Final = -1
-_MOST_FRAMES: Final = 65_536
 _RATE_TOLERANCE: Final = 0.02
 _CODEC_BYTES_PER_PIXEL: Final = 16  # eight frames that others refer to, and one on its way to RGB
 _BORDER: Final = 128  # codecs work on whole blocks, and FFmpeg counts those
@@ -105,7 +104,7 @@ class VideoIO(MediaIO[VideoFrames]):
 
         Raises:
             MediaDecodeError: Not one frame could be decoded, or decoding took too long.
-        TooLargeError: The frames become far larger on the way.
+            TooLargeError: The frames become far larger on the way.
         """
         header = header or self.probe(data)
         return self._decode_frame_list(data, header) if header.format == _FRAME_LIST else self._decode(data, header)
@@ -245,9 +244,9 @@ def _naming_frame(number: int) -> Iterator[None]:
 
 
 def _read_sampler(reader: MediaOptions) -> VideoSampler:
-    num_frames = reader.integer("num_frames", None, minimum=_ALL_FRAMES, maximum=_MOST_FRAMES)
+    num_frames = reader.integer("num_frames", None, minimum=_ALL_FRAMES, maximum=MOST_FRAMES)
     fps = reader.number("fps", None, above=0)
-    max_frames = reader.integer("max_frames", None, minimum=1, maximum=_MOST_FRAMES)
+    max_frames = reader.integer("max_frames", None, minimum=1, maximum=MOST_FRAMES)
     if num_frames == 0:
         raise reader.wrong("num_frames", 0, "above 0, or -1 for all")
     if fps is None:
