@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
+import os
+import pty
+import select
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -51,6 +56,42 @@ def test_file_that_is_missing_is_told_before_anything_is_loaded(command: str) ->
 
 def test_chat_ends_with_its_input(checkpoint: Path) -> None:
     assert inset("chat", str(checkpoint), said="").returncode == 0
+
+
+class Terminal:
+    """A command in a terminal."""
+
+    def __init__(self, *words: str) -> None:
+        self._fd, far_end = pty.openpty()
+        self.process = subprocess.Popen([sys.executable, "-m", "inset", *words], stdin=far_end, stdout=far_end, stderr=far_end)
+        os.close(far_end)
+        self._unread = ""
+
+    def wait_for(self, text: str) -> None:
+        while text not in self._unread:
+            assert select.select([self._fd], [], [], 60)[0], self._unread
+            self._unread += os.read(self._fd, 1 << 16).decode()
+        self._unread = self._unread.partition(text)[2]
+
+    def type(self, text: str) -> None:
+        os.write(self._fd, text.encode())
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self._fd)
+
+
+def test_ctrl_c_stops_an_answer_and_ends_at_the_prompt(checkpoint: Path, files: list[Path]) -> None:
+    with contextlib.closing(Terminal("chat", str(checkpoint), "--max-tokens", "3000", "--temperature", "0")) as terminal:
+        terminal.wait_for("> ")
+        terminal.type(f"/add {files[0]}\nwhat?\n")
+        terminal.wait_for("Looking at")
+        terminal.process.send_signal(signal.SIGINT)
+        terminal.wait_for("Stopped")
+        terminal.wait_for("> ")
+        terminal.process.send_signal(signal.SIGINT)
+        assert terminal.process.wait(60) == 130
 
 
 def test_render_shows_the_places_as_text_and_as_json(checkpoint: Path, files: list[Path]) -> None:

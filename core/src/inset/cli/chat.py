@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["add_arguments", "run"]
 
-HELP: Final = "Type a question. /add FILE shows the model another file, /new begins again, /quit or Ctrl-D ends."
+HELP: Final = "Type a question. /add FILE shows the model another file, /new begins again, /quit or Ctrl-D ends, Ctrl-C stops an answer."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +36,9 @@ def run(args: argparse.Namespace) -> int:
     _say(f"Loading {configs.model.name_for_clients} ...")
     from inset.engine.build import build_engine_from
 
-    return asyncio.run(_Chat(configs, args, media).run(build_engine_from(configs, is_local=True)))
+    with asyncio.Runner() as runner:
+        _Chat(configs, args, media, runner).run(build_engine_from(configs, is_local=True))
+    return 0
 
 
 def _say(text: str) -> None:
@@ -44,20 +46,25 @@ def _say(text: str) -> None:
 
 
 class _Chat:
-    """One conversation after another."""
+    """One conversation after another.
 
-    def __init__(self, configs: Configs, args: argparse.Namespace, media: list[str]) -> None:
+    The event loop runs while an answer is made, not while a line is read: Ctrl-C ends the reading, of which a thread would not hear.
+    """
+
+    def __init__(self, configs: Configs, args: argparse.Namespace, media: list[str], runner: asyncio.Runner) -> None:
+        self._runner = runner
         self._modality: str | None = args.modality
         self._media: list[str] = media
         self._system: list[dict[str, Any]] = [] if args.system is None else [{"role": "system", "content": args.system}]
         self._sampling = {"max_tokens": args.max_tokens, **({} if args.temperature is None else {"temperature": args.temperature})}
         self._messages = list(self._system)
 
-    async def run(self, engine: AsyncLLM) -> int:
+    def run(self, engine: AsyncLLM) -> None:
         """Reads and answers until the input ends."""
-        async with engine:
+        self._runner.run(engine.start())
+        try:
             _say(HELP)
-            while (line := await asyncio.to_thread(_read_line)) is not None:
+            while (line := _read_line()) is not None:
                 word, _, rest = line.partition(" ")
                 if word == "/quit":
                     break
@@ -68,21 +75,22 @@ class _Chat:
                 elif word.startswith("/"):
                     _say(HELP)
                 elif line:
-                    await self._answer(engine, line)
-        return 0
+                    self._answer(engine, line)
+        finally:
+            self._runner.run(engine.close())
 
-    async def _answer(self, engine: AsyncLLM, question: str) -> None:
-        """Asks, and prints the answer while it comes; a question that is refused is taken back."""
+    def _answer(self, engine: AsyncLLM, question: str) -> None:
+        """Asks, and prints the answer while it comes; a question that is refused or interrupted is taken back."""
         from inset.errors import ClientError
 
         asked = [*self._messages, user_message(question, self._media, self._modality)]
         try:
-            answer = await self._stream(engine, asked)
+            answer = self._runner.run(self._stream(engine, asked))
+            self._messages = [*asked, {"role": "assistant", "content": answer}]
         except ClientError as error:
             _say(f"inset: {error}")
-            self._media = []
-            return
-        self._messages = [*asked, {"role": "assistant", "content": answer}]
+        except KeyboardInterrupt:
+            _say("\nStopped; the question is taken back.")
         self._media = []
 
     async def _stream(self, engine: AsyncLLM, messages: list[dict[str, Any]]) -> str:
