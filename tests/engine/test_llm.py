@@ -16,7 +16,7 @@ import torch
 from PIL import Image
 
 from inset import LLM, SamplingParams
-from inset.cache.base import CacheStats
+from inset.cache.values import CacheStats
 from inset.engine.prompts import ChatPrompt
 from inset.errors import (
     ConfigError,

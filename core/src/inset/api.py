@@ -9,25 +9,22 @@ import importlib
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from inset.cache.base import (
-        CacheExport,
-        CacheMessage,
-        CacheStats,
-        CacheTransaction,
-        CommittedItem,
-        Flight,
-        ItemToCommit,
-        MultiModalCacheMissError,
-        ProcessedItem,
-        ProcessorCacheEngine,
-        ProcessorCacheFront,
-        item_bytes,
-        read_only,
-    )
+    from inset.cache.base import CacheTransaction, Flight, ProcessorCacheEngine, ProcessorCacheFront
     from inset.cache.flights import FlightTable
     from inset.cache.front import IndexedFront, IndexedTransaction
     from inset.cache.holds import RequestHolds
     from inset.cache.index import CacheEntry
+    from inset.cache.values import (
+        CacheExport,
+        CacheMessage,
+        CacheStats,
+        CommittedItem,
+        ItemToCommit,
+        MultiModalCacheMissError,
+        ProcessedItem,
+        item_bytes,
+        read_only,
+    )
     from inset.checkpoint import Checkpoint, load_checkpoint
     from inset.config import CacheConfig, MediaConfig
     from inset.errors import (
@@ -211,14 +208,14 @@ _HOMES: Final = {
     "ByteStream": "inset.media.stream",
     "CacheConfig": "inset.config",
     "CacheEntry": "inset.cache.index",
-    "CacheExport": "inset.cache.base",
-    "CacheMessage": "inset.cache.base",
-    "CacheStats": "inset.cache.base",
+    "CacheExport": "inset.cache.values",
+    "CacheMessage": "inset.cache.values",
+    "CacheStats": "inset.cache.values",
     "CacheTransaction": "inset.cache.base",
     "Checkpoint": "inset.checkpoint",
     "CheckpointRegistry": "inset.registry",
     "ClientError": "inset.errors",
-    "CommittedItem": "inset.cache.base",
+    "CommittedItem": "inset.cache.values",
     "ConfigError": "inset.errors",
     "ConnectorContext": "inset.media.connector",
     "DecodeSpec": "inset.identity",
@@ -240,7 +237,7 @@ _HOMES: Final = {
     "ItemLimitError": "inset.errors",
     "ItemPlan": "inset.inputs",
     "ItemTensors": "inset.inputs",
-    "ItemToCommit": "inset.cache.base",
+    "ItemToCommit": "inset.cache.values",
     "ItemTooLargeError": "inset.errors",
     "LoadOptions": "inset.modeling.interfaces",
     "MediaConfig": "inset.config",
@@ -262,7 +259,7 @@ _HOMES: Final = {
     "ModelAdapter": "inset.modeling.interfaces",
     "ModelNotFoundError": "inset.errors",
     "ModelRegistry": "inset.registry",
-    "MultiModalCacheMissError": "inset.cache.base",
+    "MultiModalCacheMissError": "inset.cache.values",
     "MultiModalFeature": "inset.inputs",
     "MultiModalProcessor": "inset.processing.processor",
     "OverloadedError": "inset.errors",
@@ -272,7 +269,7 @@ _HOMES: Final = {
     "PluginContractError": "inset.errors",
     "PluginError": "inset.errors",
     "PluginLoadError": "inset.errors",
-    "ProcessedItem": "inset.cache.base",
+    "ProcessedItem": "inset.cache.values",
     "ProcessedPrompt": "inset.inputs",
     "ProcessingContext": "inset.processing.info",
     "ProcessingInfo": "inset.processing.info",
@@ -302,7 +299,7 @@ _HOMES: Final = {
     "canonical_json": "inset.identity",
     "center_crop": "inset.processing.resize",
     "check_resample": "inset.processing.resize",
-    "item_bytes": "inset.cache.base",
+    "item_bytes": "inset.cache.values",
     "load_checkpoint": "inset.checkpoint",
     "load_weights": "inset.modeling.loading",
     "open_below": "inset.media.local",
@@ -311,7 +308,7 @@ _HOMES: Final = {
     "read_attention_layers": "inset.modeling.attention",
     "read_config": "inset.modeling.transformers_adapter",
     "read_file": "inset.media.local",
-    "read_only": "inset.cache.base",
+    "read_only": "inset.cache.values",
     "resize_peak_bytes": "inset.processing.resize",
     "resize_pixels": "inset.processing.resize",
     "runs_from_mask": "inset.inputs",

@@ -8,8 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from inset.cache.base import Flight, ProcessedItem
+from inset.cache.base import Flight
 from inset.cache.flights import FlightTable
+from inset.cache.values import ProcessedItem
 from inset.errors import InvariantError, MediaDecodeError
 from inset.inputs import ItemPlan
 

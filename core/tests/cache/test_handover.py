@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from inset.cache.base import CacheExport
 from inset.cache.handover import receive_export, send_export
+from inset.cache.values import CacheExport
 
 
 @pytest.fixture

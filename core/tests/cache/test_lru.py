@@ -5,8 +5,8 @@ import copy
 import numpy as np
 import pytest
 
-from inset.cache.base import ItemToCommit, MultiModalCacheMissError
 from inset.cache.lru import LruCacheEngine, LruCacheFront
+from inset.cache.values import ItemToCommit, MultiModalCacheMissError
 from inset.config import GIB, CacheConfig
 from inset.errors import InvariantError
 from inset.testing.conformance.processor_cache import ITEM_BYTES, CachePair, ProcessorCacheConformance, assert_same, hash_of, make_item

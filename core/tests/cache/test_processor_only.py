@@ -2,8 +2,8 @@
 
 import pytest
 
-from inset.cache.base import CommittedItem, ItemToCommit, MultiModalCacheMissError
 from inset.cache.processor_only import ProcessorOnlyCacheEngine, ProcessorOnlyCacheFront
+from inset.cache.values import CommittedItem, ItemToCommit, MultiModalCacheMissError
 from inset.testing.conformance.processor_cache import ITEM_BYTES, CachePair, ProcessorCacheConformance, assert_same, hash_of, make_item
 
 

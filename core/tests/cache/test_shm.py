@@ -16,10 +16,10 @@ import msgspec
 import numpy as np
 import pytest
 
-from inset.cache.base import CommittedItem, ItemToCommit, MultiModalCacheMissError, ProcessedItem
 from inset.cache.handover import receive_export
 from inset.cache.segment import ALIGNMENT
 from inset.cache.shm import ShmCacheEngine, ShmCacheFront
+from inset.cache.values import CommittedItem, ItemToCommit, MultiModalCacheMissError, ProcessedItem
 from inset.config import GIB, MIB, CacheConfig
 from inset.testing.conformance.engine_process import EngineProcess
 from inset.testing.conformance.processor_cache import ITEM_BYTES, CachePair, ProcessorCacheConformance, assert_same, hash_of, make_item

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from inset.cache.base import CacheTransaction, CommittedItem, ProcessorCacheEngine, ProcessorCacheFront
+from inset.cache.base import CacheTransaction, ProcessorCacheEngine, ProcessorCacheFront
 from inset.cache.lru import LruCacheEngine, LruCacheFront
 from inset.cache.processor_only import ProcessorOnlyCacheEngine, ProcessorOnlyCacheFront
 from inset.cache.shm import ShmCacheEngine, ShmCacheFront
+from inset.cache.values import CommittedItem
 from inset.testing.conformance.processor_cache import CachePair, assert_same, hash_of, make_item
 
 CAPACITY_BYTES = 4096

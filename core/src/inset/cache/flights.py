@@ -8,7 +8,8 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-from inset.cache.base import Flight, ProcessedItem
+from inset.cache.base import Flight
+from inset.cache.values import ProcessedItem
 from inset.errors import InvariantError
 
 __all__ = ["FlightTable"]

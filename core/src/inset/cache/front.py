@@ -7,9 +7,10 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, final
 
-from inset.cache.base import CacheStats, CacheTransaction, CommittedItem, Flight, ItemToCommit, ProcessorCacheFront, item_bytes
+from inset.cache.base import CacheTransaction, Flight, ProcessorCacheFront
 from inset.cache.flights import FlightTable
 from inset.cache.index import CacheEntry, CacheIndex
+from inset.cache.values import CacheStats, CommittedItem, ItemToCommit, item_bytes
 from inset.errors import InvariantError
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from inset.cache.base import CacheExport
+from inset.cache.values import CacheExport
 
 __all__ = ["receive_export", "send_export"]
 

@@ -5,21 +5,13 @@ from __future__ import annotations
 import secrets
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from inset.cache.base import (
-    CacheMessage,
-    CacheStats,
-    CommittedItem,
-    ItemToCommit,
-    MultiModalCacheMissError,
-    ProcessorCacheEngine,
-    item_bytes,
-    read_only,
-)
 from inset.cache.front import Admission, IndexedFront, IndexedTransaction
-from inset.cache.holds import RequestHolds
+from inset.cache.holds import HoldingEngine
 from inset.cache.index import CacheEntry
+from inset.cache.values import CacheMessage, CacheStats, CommittedItem, ItemToCommit, item_bytes, read_only
 from inset.config import MIB
 
 if TYPE_CHECKING:
@@ -112,73 +104,56 @@ def _travel(item: ItemToCommit, admission: Admission[None], transaction: Indexed
     return CommittedItem(item.mm_hash, None, entry.sequence)
 
 
-class LruCacheEngine(ProcessorCacheEngine):
+class LruCacheEngine(HoldingEngine):
     """Obeys: keeps what the front half's messages say, and for each request what it refers to."""
 
     def __init__(self, *, capacity_bytes: int) -> None:
         super().__init__(capacity_bytes=capacity_bytes)
         self._items: dict[bytes, ItemTensors] = {}
-        self._holds = RequestHolds()
-        self._num_bytes = self._num_inserts = self._num_evictions = self._num_hits = self._num_misses = 0
+        self._num_bytes = self._num_inserts = self._num_evictions = 0
         self._epoch = b""
         self._next_sequence = 0
-        self._lost_before = 0
 
     def apply(self, message: CacheMessage) -> None:
         epoch, sequence, request_id, references, inserts, evictions = message
         if epoch != self._epoch or sequence != self._next_sequence:
             self._clear()
-            self._lost_before = sequence
+            self.lost_before = sequence
         self._epoch, self._next_sequence = epoch, sequence + 1
         for mm_hash, tensors in inserts:
             self._insert(mm_hash, read_only(tensors))
         # What the request needs becomes its own before anything is evicted: later messages may run ahead of the request.
         for mm_hash in (*references, *(mm_hash for mm_hash, _ in inserts)):
             if mm_hash in self._items:
-                self._holds.put(request_id, mm_hash, self._items[mm_hash])
+                self.holds.put(request_id, mm_hash, self._items[mm_hash])
         for mm_hash in evictions:
             self._num_evictions += self._discard(mm_hash)
 
-    def resolve(self, request_id: str, items: Sequence[CommittedItem]) -> Sequence[ItemTensors]:
-        found = [self._find(request_id, item) for item in items]
-        missing = [(item.mm_hash, item.handle) for item, tensors in zip(items, found, strict=True) if tensors is None]
-        self._num_misses += len(missing)
-        if missing:
-            raise MultiModalCacheMissError(missing, lost_before=self._lost_before)
-        resolved = [tensors for tensors in found if tensors is not None]
-        for item, tensors in zip(items, resolved, strict=True):
-            self._num_hits += item.tensors is None
-            self._holds.put(request_id, item.mm_hash, tensors)
-        return resolved
+    def find(self, request_id: str, item: CommittedItem) -> ItemTensors | None:
+        return self.holds.get(request_id, item.mm_hash) or self._items.get(item.mm_hash)
 
-    def release(self, request_id: str) -> None:
-        self._holds.release(request_id)
+    def get_sequence(self, item: CommittedItem) -> int:
+        sequence: int = item.handle
+        return sequence
 
     def reset(self) -> None:
         self._clear()
-        self._lost_before = self._next_sequence
+        self.lost_before = self._next_sequence
 
     @property
     def stats(self) -> CacheStats:
-        return CacheStats(
-            num_hits=self._num_hits,
-            num_misses=self._num_misses,
+        return replace(
+            super().stats,
             num_inserts=self._num_inserts,
             num_evictions=self._num_evictions,
             num_items=len(self._items),
             num_bytes=self._num_bytes,
             capacity_bytes=self._capacity_bytes,
-            num_leases=len(self._holds),
         )
 
     def close(self) -> None:
+        super().close()
         self._clear()
-        self._holds.clear()
-
-    def _find(self, request_id: str, item: CommittedItem) -> ItemTensors | None:
-        if item.tensors is not None:
-            return read_only(item.tensors)
-        return self._holds.get(request_id, item.mm_hash) or self._items.get(item.mm_hash)
 
     def _insert(self, mm_hash: bytes, tensors: ItemTensors) -> None:
         self._discard(mm_hash)

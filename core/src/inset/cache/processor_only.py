@@ -5,18 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from inset.cache.base import (
-    CacheMessage,
-    CacheStats,
-    CommittedItem,
-    ItemToCommit,
-    MultiModalCacheMissError,
-    ProcessorCacheEngine,
-    read_only,
-)
 from inset.cache.front import IndexedFront, IndexedTransaction
-from inset.cache.holds import RequestHolds
+from inset.cache.holds import HoldingEngine
 from inset.cache.index import CacheEntry
+from inset.cache.values import CommittedItem, ItemToCommit, read_only
 
 if TYPE_CHECKING:
     from inset.inputs import ItemTensors
@@ -47,34 +39,11 @@ class ProcessorOnlyCacheFront(IndexedFront["ItemTensors"]):
         return entry.payload
 
 
-class ProcessorOnlyCacheEngine(ProcessorCacheEngine):
-    """Holds what came with each request until the request ends."""
+class ProcessorOnlyCacheEngine(HoldingEngine):
+    """Holds what came with each request until the request ends; what came without tensors is nowhere."""
 
-    def __init__(self, *, capacity_bytes: int) -> None:
-        super().__init__(capacity_bytes=capacity_bytes)
-        self._holds = RequestHolds()
+    def find(self, request_id: str, item: CommittedItem) -> None:
+        return None
 
-    def apply(self, message: CacheMessage) -> None:
-        """Nothing: the front half of this type sends no messages."""
-
-    def resolve(self, request_id: str, items: Sequence[CommittedItem]) -> Sequence[ItemTensors]:
-        missing = [(item.mm_hash, 0) for item in items if item.tensors is None]
-        if missing:
-            raise MultiModalCacheMissError(missing)
-        resolved = [read_only(item.tensors) for item in items if item.tensors is not None]
-        for item, tensors in zip(items, resolved, strict=True):
-            self._holds.put(request_id, item.mm_hash, tensors)
-        return resolved
-
-    def release(self, request_id: str) -> None:
-        self._holds.release(request_id)
-
-    def reset(self) -> None:
-        """Nothing: only requests hold anything here."""
-
-    @property
-    def stats(self) -> CacheStats:
-        return CacheStats(num_leases=len(self._holds))
-
-    def close(self) -> None:
-        self._holds.clear()
+    def get_sequence(self, item: CommittedItem) -> int:
+        return 0

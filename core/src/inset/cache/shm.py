@@ -8,23 +8,19 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Self
 
-from inset.cache.base import (
+from inset.cache.free_list import FreeList
+from inset.cache.front import IndexedFront, IndexedTransaction
+from inset.cache.holds import HoldingEngine
+from inset.cache.index import CacheEntry
+from inset.cache.segment import ALIGNMENT, ArrayLayout, SegmentReader, SegmentWriter, object_bytes
+from inset.cache.values import (
     CacheExport,
-    CacheMessage,
     CacheStats,
     CommittedItem,
     ItemToCommit,
-    MultiModalCacheMissError,
     ProcessedItem,
-    ProcessorCacheEngine,
     item_bytes,
-    read_only,
 )
-from inset.cache.free_list import FreeList
-from inset.cache.front import IndexedFront, IndexedTransaction
-from inset.cache.holds import RequestHolds
-from inset.cache.index import CacheEntry
-from inset.cache.segment import ALIGNMENT, ArrayLayout, SegmentReader, SegmentWriter, object_bytes
 from inset.config import MIB
 
 if TYPE_CHECKING:
@@ -233,15 +229,13 @@ class ShmCacheFront(IndexedFront[StoredObject]):
         return CommittedItem(item.mm_hash, item.item.tensors)
 
 
-class ShmCacheEngine(ProcessorCacheEngine):
+class ShmCacheEngine(HoldingEngine):
     """Views the segment; keeps nothing but the views that requests hold."""
 
     def __init__(self, *, capacity_bytes: int) -> None:
         super().__init__(capacity_bytes=capacity_bytes)
         self._reader: SegmentReader | None = None
         self._segment_id: bytes = b""
-        self._holds = RequestHolds()
-        self._num_hits = self._num_misses = 0
 
     def attach(self, export: CacheExport) -> None:
         segment_id, num_bytes = export.values
@@ -249,37 +243,16 @@ class ShmCacheEngine(ProcessorCacheEngine):
         assert isinstance(num_bytes, int)
         self._reader, self._segment_id = SegmentReader(export.fds[0], num_bytes), segment_id
 
-    def apply(self, message: CacheMessage) -> None:
-        """Nothing: the front half of this type sends no messages."""
-
-    def resolve(self, request_id: str, items: Sequence[CommittedItem]) -> Sequence[ItemTensors]:
-        found = [read_only(item.tensors) if item.tensors is not None else self._read(item) for item in items]
-        missing = [(item.mm_hash, item.handle[2]) for item, tensors in zip(items, found, strict=True) if tensors is None]
-        self._num_misses += len(missing)
-        if missing:
-            raise MultiModalCacheMissError(missing)
-        resolved = [tensors for tensors in found if tensors is not None]
-        for item, tensors in zip(items, resolved, strict=True):
-            self._num_hits += item.tensors is None
-            self._holds.put(request_id, item.mm_hash, tensors)
-        return resolved
-
-    def release(self, request_id: str) -> None:
-        self._holds.release(request_id)
-
-    def reset(self) -> None:
-        """Nothing: only requests hold anything here."""
-
-    @property
-    def stats(self) -> CacheStats:
-        return CacheStats(num_hits=self._num_hits, num_misses=self._num_misses, num_leases=len(self._holds))
-
-    def close(self) -> None:
-        self._holds.clear()
-        self._reader = None
-
-    def _read(self, item: CommittedItem) -> ItemTensors | None:
+    def find(self, request_id: str, item: CommittedItem) -> ItemTensors | None:
         segment_id, offset, generation, layout = item.handle
         if self._reader is None or segment_id != self._segment_id:
             return None
         return self._reader.read(offset, item.mm_hash, generation, layout)
+
+    def get_sequence(self, item: CommittedItem) -> int:
+        generation: int = item.handle[2]
+        return generation
+
+    def close(self) -> None:
+        super().close()
+        self._reader = None

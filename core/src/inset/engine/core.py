@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
     import torch
 
-    from inset.cache.base import CacheMessage, ProcessorCacheFront
+    from inset.cache.base import ProcessorCacheFront
+    from inset.cache.values import CacheMessage
     from inset.checkpoint import Checkpoint
     from inset.config import MediaConfig
     from inset.engine.input_processor import GatheredInputs

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from inset.cache.base import CommittedItem, MultiModalCacheMissError
+from inset.cache.values import CommittedItem, MultiModalCacheMissError
 from inset.engine.messages import (
     AbortRequests,
     AddRequests,

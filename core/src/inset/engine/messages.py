@@ -123,7 +123,7 @@ class CacheMissed:
 
     Attributes:
         commit_id: As in `AddRequests`.
-        missing: As in `inset.cache.base.MultiModalCacheMissError`.
+        missing: As in `inset.cache.values.MultiModalCacheMissError`.
         lost_before: The same.
     """
 

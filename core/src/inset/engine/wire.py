@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from inset.cache.base import CommittedItem
+from inset.cache.values import CommittedItem
 from inset.engine.messages import (
     AbortRequests,
     AddRequests,

@@ -10,13 +10,14 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Protocol, Self, TypeVar
 
-from inset.cache.base import ItemToCommit, ProcessedItem
+from inset.cache.values import ItemToCommit, ProcessedItem
 from inset.errors import InsetError, InvariantError, OverloadedError
 from inset.media.decode import DecodeJob, collect_media_decodes, collect_media_decodes_async
 from inset.processing.failures import Failures
 
 if TYPE_CHECKING:
-    from inset.cache.base import CacheTransaction, CommittedItem, Flight, ProcessorCacheFront
+    from inset.cache.base import CacheTransaction, Flight, ProcessorCacheFront
+    from inset.cache.values import CommittedItem
     from inset.inputs import ItemPlan
     from inset.processing.inputs import ProcessorInputs
     from inset.processing.item_state import ItemState

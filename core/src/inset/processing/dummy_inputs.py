@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from inset.cache.base import ProcessedItem
+from inset.cache.values import ProcessedItem
 from inset.errors import InvariantError
 from inset.media.decoded import VideoFrames
 

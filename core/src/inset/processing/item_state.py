@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
-    from inset.cache.base import ProcessedItem
+    from inset.cache.values import ProcessedItem
     from inset.errors import InsetError
     from inset.identity import JSON
     from inset.inputs import ItemPlan

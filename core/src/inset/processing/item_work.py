@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from inset.cache.base import ProcessedItem
+from inset.cache.values import ProcessedItem
 from inset.errors import InsetError, InvariantError, MediaDecodeError, OverloadedError
 from inset.media.decoded import VideoFrames
 from inset.processing.given_media import video_header

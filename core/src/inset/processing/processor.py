@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, final
 
-from inset.cache.base import CommittedItem, ProcessedItem
+from inset.cache.values import CommittedItem, ProcessedItem
 from inset.errors import ConfigError, InvalidRequestError, InvariantError
 from inset.identity import JSON, framed_sha256
 from inset.inputs import ItemPlan, ItemTensors, ProcessedPrompt

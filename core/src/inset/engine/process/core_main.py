@@ -24,7 +24,8 @@ from inset.errors import ConfigError, InsetError
 from inset.plugins import PluginHost
 
 if TYPE_CHECKING:
-    from inset.cache.base import CacheExport, ProcessorCacheEngine
+    from inset.cache.base import ProcessorCacheEngine
+    from inset.cache.values import CacheExport
     from inset.engine.engine_core import EngineCore
 
 __all__ = ["main"]

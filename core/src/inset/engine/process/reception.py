@@ -14,7 +14,7 @@ from inset.engine.process import control
 from inset.errors import InsetError
 
 if TYPE_CHECKING:
-    from inset.cache.base import CacheExport
+    from inset.cache.values import CacheExport
 
 __all__ = ["Admit", "Reception"]
 

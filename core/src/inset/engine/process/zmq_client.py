@@ -22,7 +22,7 @@ from inset.engine.wire import decode_frames, encode_frames
 from inset.errors import ConfigError, EngineDeadError, OverloadedError
 
 if TYPE_CHECKING:
-    from inset.cache.base import CacheExport
+    from inset.cache.values import CacheExport
     from inset.engine.messages import EngineCommand
     from inset.engine.wire import Frame
 

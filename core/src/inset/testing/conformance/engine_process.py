@@ -16,15 +16,9 @@ from typing import Any, Final, cast
 import msgspec
 import numpy as np
 
-from inset.cache.base import (
-    CacheExport,
-    CacheMessage,
-    CacheStats,
-    CommittedItem,
-    MultiModalCacheMissError,
-    ProcessorCacheEngine,
-)
+from inset.cache.base import ProcessorCacheEngine
 from inset.cache.handover import receive_export, send_export
+from inset.cache.values import CacheExport, CacheMessage, CacheStats, CommittedItem, MultiModalCacheMissError
 from inset.inputs import ItemTensors
 from inset.registry import load_object
 

@@ -15,16 +15,8 @@ from typing import ClassVar, Final
 import numpy as np
 import pytest
 
-from inset.cache.base import (
-    CacheTransaction,
-    CommittedItem,
-    ItemToCommit,
-    MultiModalCacheMissError,
-    ProcessedItem,
-    ProcessorCacheEngine,
-    ProcessorCacheFront,
-    item_bytes,
-)
+from inset.cache.base import CacheTransaction, ProcessorCacheEngine, ProcessorCacheFront
+from inset.cache.values import CommittedItem, ItemToCommit, MultiModalCacheMissError, ProcessedItem, item_bytes
 from inset.inputs import ItemPlan, ItemTensors
 from inset.testing.conformance.engine_process import EngineProcess, RemoteEngine
 
