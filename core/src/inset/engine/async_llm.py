@@ -7,8 +7,8 @@ import dataclasses
 import logging
 import random
 import uuid
-from collections.abc import AsyncGenerator, Iterable, Iterator
-from contextlib import aclosing, contextmanager, suppress
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Self
 
 from inset.engine.core_client import EngineListener
@@ -31,6 +31,7 @@ from inset.engine.output_processor import RequestTracker
 from inset.engine.prepared import make_answer_requests
 from inset.engine.resets import PendingResets
 from inset.engine.running_prompts import RunningPrompts
+from inset.engine.waiting_room import WaitingRoom
 from inset.errors import ConfigError, EngineDeadError, OverloadedError
 
 if TYPE_CHECKING:
@@ -68,8 +69,7 @@ class AsyncLLM(EngineListener):
         self.core = core
         self._seeds = random.Random(str(seed))
         self._client = client
-        self._max_waiting_requests = max_waiting_requests
-        self._num_preparing = 0
+        self._waiting_room = WaitingRoom(max_waiting_requests)
         self._running = RunningPrompts()
         self._resets = PendingResets()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -103,7 +103,7 @@ class AsyncLLM(EngineListener):
     @property
     def num_preparing(self) -> int:
         """Requests that are being fetched, decoded or processed, for the first time or again."""
-        return self._num_preparing
+        return self._waiting_room.num_preparing
 
     @property
     def num_unfinished(self) -> int:
@@ -163,31 +163,13 @@ class AsyncLLM(EngineListener):
 
     async def _prepare(self, prompt: PromptInput, params: SamplingParams, commit_id: str) -> PreparedPrompt:
         self._check_alive()
-        self._check_room()
-        with self._preparing():
+        self._waiting_room.check(self._running.num_waiting)
+        with self._waiting_room.preparing():
             try:
                 return await self.core.prepare(prompt, params, request_id=commit_id)
             except BaseException:
                 self._tell(DiscardCommit(commit_id))  # it may have been committed before it failed or was cancelled
                 raise
-
-    def _check_room(self) -> None:
-        """Refuses a request beyond those that wait already; counted here, because the engine core may be silent for a whole step."""
-        most, num_waiting = self._max_waiting_requests, self._running.num_waiting
-        if most is not None and self._num_preparing + num_waiting >= most:
-            raise OverloadedError(
-                f"{self._num_preparing} requests are being prepared and {num_waiting} wait for their first token; "
-                f"at most {most} may (--max-waiting-requests). Come again later.",
-                stage="queue",
-            )
-
-    @contextmanager
-    def _preparing(self) -> Iterator[None]:
-        self._num_preparing += 1
-        try:
-            yield
-        finally:
-            self._num_preparing -= 1
 
     async def _run(self, request_id: str, prepared: PreparedPrompt) -> AsyncGenerator[RequestOutput, None]:
         """Follows one prompt; what the engine half of the processor cache has lost is processed and sent again."""
@@ -209,7 +191,7 @@ class AsyncLLM(EngineListener):
             if missed is None:
                 return
             prepared.is_sent = False
-            with self._preparing():
+            with self._waiting_room.preparing():
                 await self.core.process_again(prepared, missed.missing, lost_before=missed.lost_before)
         raise OverloadedError("The processor cache lost this request's items again and again; come again later.", stage="queue")
 

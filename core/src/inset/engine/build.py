@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import io
-import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any
 
-from inset.cache.base import ProcessorCacheEngine, ProcessorCacheFront
 from inset.checkpoint import Checkpoint, load_checkpoint
-from inset.config import CacheConfig, Configs, ModelConfig, read_configs
+from inset.config import Configs, ModelConfig, read_configs
 from inset.engine.async_llm import AsyncLLM
+from inset.engine.cache_types import CACHE_WITHOUT_ENGINE, choose_cache_type, make_cache_front, make_cache_halves
 from inset.engine.chat_template import ChatTemplate
 from inset.engine.core import Core
 from inset.engine.core_client import InProcessClient
 from inset.engine.limits import resolve_limits, resolve_max_model_len
 from inset.engine.process.control import Hello
 from inset.engine.process.zmq_client import ZmqClient
-from inset.engine.prompts import TextPrompt
 from inset.engine.renderer import Renderer
+from inset.engine.warm_up import warm_up
 from inset.errors import ConfigError, MissingExtraError
 from inset.inputs import MODALITIES, MediaIOFactory
 from inset.media.budget import ProcessBudget
@@ -34,6 +32,7 @@ from inset.processing.tokenizer import Tokenizer
 from inset.sampling_params import SamplingParams
 
 if TYPE_CHECKING:
+    from inset.cache.base import ProcessorCacheFront
     from inset.engine.engine_core import EngineCore
 
 __all__ = [
@@ -46,12 +45,6 @@ __all__ = [
     "open_core",
     "open_core_from",
 ]
-
-logger = logging.getLogger(__name__)
-
-
-CACHE_WITHOUT_ENGINE: Final = "processor_only"
-"""The cache type whose front half has the tensors."""
 
 
 def find_checkpoint(model: str, host: PluginHost) -> Checkpoint:
@@ -78,40 +71,6 @@ def default_sampling_params(checkpoint: Checkpoint) -> SamplingParams:
     if not stated.get("do_sample", bool(values)):
         values["temperature"] = 0.0
     return SamplingParams(**values)
-
-
-def choose_cache_type(config: CacheConfig, *, num_fronts: int, host: PluginHost) -> str | None:
-    """Returns the processor cache's type, or None where it is off.
-
-    Raises:
-        ConfigError: The type asked for serves one front end alone, and there are several.
-        UnknownNameError: There is no such type.
-    """
-    if config.mm_processor_cache_gb <= 0:
-        return None
-    name = config.mm_processor_cache_type or ("lru" if num_fronts == 1 else "processor_only")
-    if not host.registries.processor_caches.get(name).supports_multiple_fronts and num_fronts > 1:
-        raise ConfigError(
-            f"--mm-processor-cache-type {name} serves one front end, and --api-server-count is {num_fronts}: "
-            "choose processor_only, or one front end."
-        )
-    return name
-
-
-def make_cache_front(name: str, config: CacheConfig, host: PluginHost) -> ProcessorCacheFront:
-    """Returns the front half of a processor cache type."""
-    kind = cast("type[ProcessorCacheFront]", host.registries.processor_caches.load(name, "front"))
-    return kind.from_config(config)
-
-
-def make_cache_halves(name: str, config: CacheConfig, host: PluginHost) -> tuple[ProcessorCacheFront, ProcessorCacheEngine]:
-    """Returns both halves of a processor cache type for one process, joined."""
-    front = make_cache_front(name, config, host)
-    engine = cast("type[ProcessorCacheEngine]", host.registries.processor_caches.load(name, "engine")).from_config(config)
-    export = front.export()
-    if export is not None:
-        engine.attach(export)
-    return front, engine
 
 
 def build_core(
@@ -305,29 +264,13 @@ def build_front(configs: Configs, folder: Path, *, front_id: str, num_fronts: in
             encoder_cache_size=core.limits.encoder_cache_size,
         )
         with ThreadPoolExecutor(1, thread_name_prefix="inset-warm-up") as warming:  # beside the engine core, which loads its model
-            warming.submit(_warm_up, core)
+            warming.submit(warm_up, core)
             client = ZmqClient(folder, hello=hello, export=None if front is None else front.export())
     except BaseException:
         core.close()
         raise
     seed = f"{configs.model.seed}:{front_id}"  # front ends do not repeat each other
     return AsyncLLM(core, client, max_waiting_requests=configs.server.max_waiting_requests, seed=seed)
-
-
-def _warm_up(core: Core) -> None:
-    """Processes one small picture, so that the first request does not wait while libraries are imported."""
-    info = core.processor.info
-    if not info.get_mm_limits().get("image"):
-        return
-    from PIL import Image
-
-    picture = io.BytesIO()
-    try:
-        Image.new("RGB", (64, 64)).save(picture, "PNG")
-        marker = info.get_placeholder_text("image", 0)
-        core.process_sync(TextPrompt(prompt=marker, multi_modal_data={"image": [picture.getvalue()]}))
-    except Exception:
-        logger.exception("The front end could not be warmed up; the first request will be slow")
 
 
 def load_model_setup() -> tuple[Callable[..., EngineCore], Callable[[int], None]]:

@@ -13,6 +13,7 @@ from inset.errors import ConfigError, InvalidRequestError, InvariantError
 from inset.identity import JSON, framed_sha256
 from inset.inputs import ItemPlan, ItemTensors, ProcessedPrompt
 from inset.processing.apply_state import MediaPool, MultiModalApplyState
+from inset.processing.built_prompt import build_prompt
 from inset.processing.embedding_items import DictEmbeddingItems, EmbeddingItems, check_embeds
 from inset.processing.item_work import ItemProcessing
 from inset.processing.items import MediaItems
@@ -144,7 +145,7 @@ class MultiModalProcessor(ABC):
             self._expand(state)
             if check is not None:
                 check(state.plans, state.num_prompt_tokens)
-            return _build_prompt(state, [CommittedItem(item.mm_hash, None) for item in state.items])
+            return build_prompt(state, [CommittedItem(item.mm_hash, None) for item in state.items])
 
     @final
     def apply_phase1(self, inputs: ProcessorInputs, *, check: PlanCheck | None = None) -> MultiModalApplyState:
@@ -193,7 +194,7 @@ class MultiModalProcessor(ABC):
         committed = state.commit()
         if committed is not None:
             bind_uuids(state.items, self.uuids)
-        return _build_prompt(state, committed)
+        return build_prompt(state, committed)
 
     @final
     def restart(self, state: MultiModalApplyState) -> None:
@@ -284,32 +285,3 @@ class MultiModalProcessor(ABC):
         check_plan_size(plans, self.info.max_model_len)
         state.expanded = apply_prompt_updates(state.prompt_token_ids, self.prompt_updates(plans), plans=plans)
         check_token_ids(state.expanded, vocab_size=self.info.vocab_size, least=-len(state.inputs.prompt_parts))
-
-
-def _build_prompt(state: MultiModalApplyState, committed: Sequence[CommittedItem] | None) -> ProcessedPrompt:
-    kwargs: dict[str, list[ItemTensors | None]] = {modality: [] for modality in state.mm_items}
-    handles: dict[str, list[Any]] = {modality: [] for modality in state.mm_items}
-    hashes: dict[str, list[bytes]] = {modality: [] for modality in state.mm_items}
-    for position, item in enumerate(state.items):
-        if committed is not None:
-            kwargs[item.modality].append(committed[position].tensors)
-            handles[item.modality].append(committed[position].handle)
-        elif item.processed is not None:
-            kwargs[item.modality].append(item.processed.tensors)
-            handles[item.modality].append(None)
-        else:
-            raise InvariantError(f"{item.modality} {item.original_index} was not processed; wait for the decodes before phase 2.")
-        hashes[item.modality].append(item.mm_hash)
-    inputs = state.inputs
-    expanded = state.expanded
-    return ProcessedPrompt(
-        prompt_token_ids=state.prompt_token_ids if expanded is None else expanded.token_ids,
-        mm_kwargs=kwargs,
-        mm_hashes=hashes,
-        mm_placeholders={} if expanded is None else {m: r for m, r in expanded.placeholders.items() if m in state.mm_items},
-        mm_plans=state.plans,
-        mm_handles=handles,
-        prompt_text=inputs.prompt if isinstance(inputs.prompt, str) and inputs.prompt else inputs.prompt_text,
-        prompt_embeds=inputs.prompt_embeds,
-        cache_salt=inputs.cache_salt,
-    )

@@ -63,7 +63,7 @@ def _check(configs: Configs) -> None:
         return
     if configs.server.in_process:
         raise ConfigError("--in-process runs one front end: leave it out, or --api-server-count.")
-    from inset.engine.build import choose_cache_type
+    from inset.engine.cache_types import choose_cache_type
     from inset.plugins import PluginHost
 
     choose_cache_type(configs.cache, num_fronts=num_fronts, host=PluginHost(configs.plugins))
