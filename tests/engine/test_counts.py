@@ -16,8 +16,8 @@ from inset import LLM, SamplingParams
 from inset.engine.prompts import RequestOptions, TextPrompt
 from inset.errors import ItemTooLargeError
 from inset.media.image import ImageIO
-from inset.testing.conformance.connector import wait_until_waiting
 from inset.testing.media_server import MediaServer, Reply
+from inset.testing.waiting import wait_until_waiting
 
 GREEDY = SamplingParams(temperature=0, max_tokens=6, ignore_eos=True)
 MODELS = ["llava", "llava_next"]

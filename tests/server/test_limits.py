@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +13,7 @@ import openai
 import pytest
 
 from inset.testing.media_server import MediaServer, Reply
+from inset.testing.waiting import wait_until
 
 Picture = Callable[..., str]
 LONG: dict[str, Any] = {"model": "tiny", "temperature": 0, "max_tokens": 3000, "ignore_eos": True}
@@ -30,13 +30,6 @@ def image(url: str) -> dict[str, Any]:
 
 def post(server: Any, body: dict[str, Any], **more: Any) -> httpx.Response:
     return httpx.post(f"{server.url}/v1/chat/completions", json=body, timeout=60, **more)
-
-
-def wait_until(holds: Callable[[], bool], *, seconds: float = 20.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, "it did not come true in time"
-        time.sleep(0.01)
 
 
 def is_idle(server: Any) -> bool:

@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,8 @@ from typing import Any
 import httpx
 import psutil
 import pytest
+
+from inset.testing.waiting import wait_until
 
 WAIT_SECONDS = 60.0
 LONG: dict[str, Any] = {"temperature": 0, "max_tokens": 3000, "ignore_eos": True, "stream": True}
@@ -53,13 +54,6 @@ class Streaming:
         self._thread.join(WAIT_SECONDS)
         assert not self._thread.is_alive(), "the stream hangs"
         return self.events
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not holds():
-        assert time.monotonic() < deadline, "it did not come true in time"
-        time.sleep(0.02)
 
 
 def test_sigterm_lets_running_answers_end_and_leaves_nothing(serve: Callable[..., Any]) -> None:

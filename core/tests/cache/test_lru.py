@@ -9,7 +9,9 @@ from inset.cache.lru import LruCacheEngine, LruCacheFront
 from inset.cache.values import ItemToCommit, MultiModalCacheMissError
 from inset.config import GIB, CacheConfig
 from inset.errors import InvariantError
-from inset.testing.conformance.processor_cache import ITEM_BYTES, CachePair, ProcessorCacheConformance, assert_same, hash_of, make_item
+from inset.testing.conformance.cache_pair import ITEM_BYTES, CachePair, hash_of, make_item
+from inset.testing.conformance.processor_cache import ProcessorCacheConformance
+from inset.testing.sameness import assert_same_tensors
 
 
 class TestLruConformance(ProcessorCacheConformance):
@@ -65,7 +67,7 @@ def test_what_exceeds_the_outbox_travels_inline() -> None:
     committed = pair.commit("1", ["a", "b", "c"])
     assert [item.tensors is None for item in committed] == [True, True, False]
     for name, tensors in zip("abc", pair.resolve("1", committed), strict=True):
-        assert_same(tensors, make_item(name).tensors)
+        assert_same_tensors(tensors, make_item(name).tensors)
     pair.serve("2", ["d", "e"])
     assert front.stats.num_items == 4
 

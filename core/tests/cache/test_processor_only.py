@@ -4,7 +4,9 @@ import pytest
 
 from inset.cache.processor_only import ProcessorOnlyCacheEngine, ProcessorOnlyCacheFront
 from inset.cache.values import CommittedItem, ItemToCommit, MultiModalCacheMissError
-from inset.testing.conformance.processor_cache import ITEM_BYTES, CachePair, ProcessorCacheConformance, assert_same, hash_of, make_item
+from inset.testing.conformance.cache_pair import ITEM_BYTES, CachePair, hash_of, make_item
+from inset.testing.conformance.processor_cache import ProcessorCacheConformance
+from inset.testing.sameness import assert_same_tensors
 
 
 class TestProcessorOnlyConformance(ProcessorCacheConformance):
@@ -40,7 +42,7 @@ def test_item_dropped_while_pinned_is_still_whole() -> None:
         transaction.look_up(hash_of("a"))
         pair.front.drop([(hash_of("a"), 0)])
         (tensors,) = pair.resolve("2", transaction.commit("2", [ItemToCommit(hash_of("a"), None)]))
-    assert_same(tensors, make_item("a").tensors)
+    assert_same_tensors(tensors, make_item("a").tensors)
 
 
 def test_item_without_tensors_is_reported_missing() -> None:

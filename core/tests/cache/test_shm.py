@@ -21,8 +21,10 @@ from inset.cache.segment import ALIGNMENT
 from inset.cache.shm import ShmCacheEngine, ShmCacheFront
 from inset.cache.values import CommittedItem, ItemToCommit, MultiModalCacheMissError, ProcessedItem
 from inset.config import GIB, MIB, CacheConfig
+from inset.testing.conformance.cache_pair import ITEM_BYTES, CachePair, hash_of, make_item
 from inset.testing.conformance.engine_process import EngineProcess
-from inset.testing.conformance.processor_cache import ITEM_BYTES, CachePair, ProcessorCacheConformance, assert_same, hash_of, make_item
+from inset.testing.conformance.processor_cache import ProcessorCacheConformance
+from inset.testing.sameness import assert_same_tensors
 
 ROOM_FOR_FOUR_BYTES = 4 * (ITEM_BYTES + ALIGNMENT)
 LIMIT_SECONDS = 20.0
@@ -102,7 +104,7 @@ def test_leased_item_that_was_dropped_keeps_its_memory_until_the_release(pair: C
     assert pair.front.stats.num_items == 0
     assert pair.front.stats.num_bytes == ITEM_BYTES + ALIGNMENT
     pair.serve("2", list("bcdef"))
-    assert_same(tensors, make_item("a").tensors)
+    assert_same_tensors(tensors, make_item("a").tensors)
     pair.release("1")
     pair.release("2")
     pair.assert_idle()
@@ -146,7 +148,7 @@ def test_memory_that_cannot_be_had_makes_the_item_travel_inline() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert [item.tensors is None for item in committed] == [True, False]
     for name, tensors in zip(["a", "large"], pair.resolve("1", committed), strict=True):
-        assert_same(tensors, make_item(name, 6000).tensors)
+        assert_same_tensors(tensors, make_item(name, 6000).tensors)
     pair.release("1")
     pair.assert_idle()
 
@@ -181,7 +183,7 @@ def test_hit_that_was_dropped_is_served_whatever_becomes_of_those_who_write_it_a
         (inline,) = written.result(LIMIT_SECONDS)
         assert inline.tensors is held
     (tensors,) = pair.resolve("2", committed)
-    assert_same(tensors, item.tensors)
+    assert_same_tensors(tensors, item.tensors)
     for request_id in ("1", "2", "writer"):
         pair.release(request_id)
     pair.assert_idle()
@@ -202,7 +204,7 @@ def test_front_half_that_was_closed_serves_inline_and_harms_nobody(pair: CachePa
     (tensors,) = pair.resolve("1", pair.commit("1", ["a"]))
     pair.front.close()
     assert pair.commit("2", ["b"])[0].tensors is not None
-    assert_same(tensors, make_item("a").tensors)
+    assert_same_tensors(tensors, make_item("a").tensors)
     pair.release("1")
     assert pair.front.stats.num_leases == 0
 
@@ -232,7 +234,7 @@ WRITER = """
 import socket, sys, msgspec
 from inset.cache.handover import send_export
 from inset.cache.shm import ShmCacheEngine, ShmCacheFront
-from inset.testing.conformance.processor_cache import CachePair
+from inset.testing.conformance.cache_pair import CachePair
 pair = CachePair(ShmCacheFront, ShmCacheEngine, capacity_bytes=1 << 20, process=None)
 (item,) = pair.commit("1", ["a"])
 connection = socket.socket(fileno=int(sys.argv[1]))
@@ -255,5 +257,5 @@ def test_killed_writer_leaves_nothing_and_its_reader_reads_on() -> None:
         writer.kill()
         writer.wait(LIMIT_SECONDS)
         (tensors,) = engine.resolve("1", [item])
-        assert_same(tensors, make_item("a").tensors)
+        assert_same_tensors(tensors, make_item("a").tensors)
     assert [name for name in os.listdir("/dev/shm") if "inset" in name] == []

@@ -15,7 +15,8 @@ from inset.cache.lru import LruCacheEngine, LruCacheFront
 from inset.cache.processor_only import ProcessorOnlyCacheEngine, ProcessorOnlyCacheFront
 from inset.cache.shm import ShmCacheEngine, ShmCacheFront
 from inset.cache.values import CommittedItem
-from inset.testing.conformance.processor_cache import CachePair, assert_same, hash_of, make_item
+from inset.testing.conformance.cache_pair import CachePair, hash_of, make_item
+from inset.testing.sameness import assert_same_tensors
 
 CAPACITY_BYTES = 4096
 SIZES = (300, 700, 1024, 2500, 5000)
@@ -45,7 +46,7 @@ class SimulatedRequest:
         self.committed = list(self.transaction.commit(self.request_id, items))
         yield
         for content, tensors in zip(self.contents, pair.resolve(self.request_id, self.committed), strict=True):
-            assert_same(tensors, make_item(*content).tensors)
+            assert_same_tensors(tensors, make_item(*content).tensors)
         yield
 
 

@@ -27,9 +27,10 @@ from inset.media.header import MediaHeader
 from inset.media.http import HttpConnector
 from inset.media.stream import ByteStream, FetchLimits
 from inset.media.url import MediaUrl
-from inset.testing.conformance.connector import make_budget, wait_until, wait_until_waiting
+from inset.testing.conformance.connector import make_budget
 from inset.testing.media_io import EncodedAudioIO, EncodedBytesIO, EncodedVideoIO
 from inset.testing.media_server import MediaServer, Reply
+from inset.testing.waiting import wait_until, wait_until_waiting
 from inset.testing.watched_connector import watch
 
 SHORT: dict[str, Any] = {"image_fetch_timeout_seconds": 0.3, "image_fetch_deadline_seconds": 0.6}

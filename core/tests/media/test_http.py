@@ -20,9 +20,10 @@ from inset.media.data_url import DataUrlConnector
 from inset.media.fetcher import MediaFetcher
 from inset.media.http import HttpConnector
 from inset.media.look_ups import AddressInfo, Resolve, look_up
-from inset.testing.conformance.connector import ConnectorConformance, ConnectorSource, make_budget, wait_until_waiting
+from inset.testing.conformance.connector import ConnectorConformance, ConnectorSource, make_budget
 from inset.testing.media_io import EncodedBytesIO
 from inset.testing.media_server import MediaServer, Reply
+from inset.testing.waiting import wait_until_waiting
 
 WAIT_SECONDS = 20.0
 

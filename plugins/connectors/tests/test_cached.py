@@ -14,9 +14,10 @@ import pytest
 from inset.api import ConfigError, MediaConfig, MediaConnector, MediaFetchError, MediaPolicyError, TooLargeError
 from inset.media.fetcher import MediaFetcher
 from inset.media.http import HttpConnector
-from inset.testing.conformance.connector import Bench, ConnectorConformance, ConnectorSource, wait_until_waiting
+from inset.testing.conformance.connector import Bench, ConnectorConformance, ConnectorSource
 from inset.testing.media_io import EncodedBytesIO
 from inset.testing.media_server import MediaServer, Reply
+from inset.testing.waiting import wait_until_waiting
 from inset.testing.watched_connector import watch
 from inset_connectors.archive import ArchiveConnector
 from inset_connectors.cached import CachedConnector

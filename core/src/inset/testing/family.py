@@ -22,11 +22,13 @@ from inset.processing.registry import BuiltProcessor, build_processor
 from inset.registry import ModelRegistry, Owner, ProcessorRegistry
 
 if TYPE_CHECKING:
+    import pytest
+
     from inset.cache.base import ProcessorCacheFront
     from inset.modeling.interfaces import ModelAdapter
     from inset.processing.processor import MultiModalProcessor
 
-__all__ = ["NUM_SIZES", "FamilyBench", "Item", "Prompter", "make_sample_media"]
+__all__ = ["NUM_SIZES", "DecodeCounter", "FamilyBench", "Item", "Prompter", "make_sample_media"]
 
 NUM_SIZES: Final = 4
 """Sample media whose numbers differ by a multiple of this have one size and another content."""
@@ -138,6 +140,28 @@ class Prompter:
     def apply(self, items: Sequence[Item], **given: Any) -> ProcessedPrompt:
         """Processes a request with these items."""
         return self.processor.apply(self.make_inputs(items, **given))
+
+
+class DecodeCounter:
+    """Counts what the decoders of a processor decode.
+
+    Attributes:
+        count: How many items so far.
+    """
+
+    def __init__(self, prompter: Prompter, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        info = prompter.processor.info
+        for modality in info.get_supported_mm_limits():
+            media_io = info.get_media_io(modality)
+            monkeypatch.setattr(media_io, "load_bytes", self._counted(media_io.load_bytes))
+
+    def _counted(self, load_bytes: Any) -> Any:
+        def counted(*given: Any) -> Any:
+            self.count += 1
+            return load_bytes(*given)
+
+        return counted
 
 
 def make_sample_media(modality: str, number: int) -> bytes:

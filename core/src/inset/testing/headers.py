@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from inset.media.header import MediaHeader
 
-__all__ = ["image_header", "video_header"]
+__all__ = ["image_header", "video_header", "with_frames"]
 
 
 def image_header(height: int, width: int) -> MediaHeader:
@@ -23,4 +25,19 @@ def video_header(num_frames: int, height: int, width: int, *, fps: float | None 
         fps=fps,
         frame_indices=tuple(range(0, num_frames * every, every)),
         decoded_bytes=3 * num_frames * height * width,
+    )
+
+
+def with_frames(header: MediaHeader, num_frames: int) -> MediaHeader:
+    """Returns the header of a video of so many frames as large as its own, one a second."""
+    indices = tuple(range(num_frames))
+    return dataclasses.replace(
+        header,
+        num_frames=num_frames,
+        total_num_frames=num_frames,
+        fps=1.0,
+        frame_indices=indices,
+        timestamps_seconds=tuple(map(float, indices)),
+        duration_seconds=float(num_frames),
+        decoded_bytes=header.decoded_bytes * num_frames,
     )

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from inset.engine.process.core_server import CoreServer
 from inset.engine.process.zmq_client import ZmqClient
 from inset.errors import ConfigError, EngineDeadError, OverloadedError
 from inset.inputs import EngineRequest
+from inset.testing.waiting import wait_until
 
 WAIT_SECONDS = 30.0
 
@@ -63,13 +63,6 @@ class Heard(EngineListener):
 
 def hello(name: str) -> control.Hello:
     return control.Hello(name, [], None, 16, 16, 16)
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not holds():
-        assert time.monotonic() < deadline, "it did not come true in time"
-        time.sleep(0.01)
 
 
 @pytest.fixture

@@ -6,9 +6,8 @@ The cases are numbered; ``docs/reference/media-fetching.md`` lists them under th
 from __future__ import annotations
 
 import asyncio
-import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -22,9 +21,10 @@ from inset.media.connector import MediaConnector
 from inset.media.fetcher import FetchItem, MediaFetcher
 from inset.media.url import MediaUrl
 from inset.testing.media_io import EncodedAudioIO, EncodedBytesIO, EncodedVideoIO
+from inset.testing.waiting import wait_until_waiting
 from inset.testing.watched_connector import WatchedConnector, watch
 
-__all__ = ["ConnectorConformance", "ConnectorSource", "make_budget", "wait_until", "wait_until_waiting"]
+__all__ = ["ConnectorConformance", "ConnectorSource", "make_budget"]
 
 PAYLOAD = bytes(range(256)) * 40
 SECRET = "b0a7c0de"  # noqa: S105  # what must not be seen in a message
@@ -65,21 +65,6 @@ class Bench(NamedTuple):
 def make_budget(max_bytes: int = 1 << 30) -> RequestBudget:
     """Returns the budget of a request that may fetch so many bytes."""
     return RequestBudget(MediaConfig(max_request_download_bytes=max_bytes), ProcessBudget(1 << 30))
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    """Blocks until a condition that another thread brings about holds."""
-    pause = threading.Event()
-    for _ in range(4000):
-        if condition():
-            return
-        pause.wait(0.005)
-    raise AssertionError("it did not come about in 20 seconds")
-
-
-def wait_until_waiting(fetcher: MediaFetcher, num_callers: int) -> None:
-    """Blocks until so many callers wait for bytes, shared or not."""
-    wait_until(lambda: fetcher.num_waiting >= num_callers)
 
 
 class ConnectorConformance:

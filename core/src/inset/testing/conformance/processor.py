@@ -21,10 +21,11 @@ from inset.cache.lru import LruCacheFront
 from inset.cache.processor_only import ProcessorOnlyCacheFront
 from inset.errors import ConfigError, InvalidRequestError, PlaceholderError
 from inset.identity import JSON, canonical_json
-from inset.inputs import MODALITIES, ItemTensors, PlaceholderRange, ProcessedPrompt
-from inset.media.header import MediaHeader
-from inset.testing.family import NUM_SIZES, FamilyBench, Item, Prompter, make_sample_media
+from inset.inputs import MODALITIES, PlaceholderRange, ProcessedPrompt
+from inset.testing.family import NUM_SIZES, DecodeCounter, FamilyBench, Item, Prompter, make_sample_media
 from inset.testing.golden import process_image_with_transformers
+from inset.testing.headers import with_frames
+from inset.testing.sameness import assert_same_prompt, assert_same_tensors
 from inset.testing.sample_images import encode_image, make_pixels
 
 __all__ = ["ProcessorConformance", "assert_same_prompt", "assert_same_tensors"]
@@ -33,63 +34,9 @@ _CACHE_BYTES = 1 << 28
 _WAIT_SECONDS = 60.0
 
 
-def assert_same_tensors(given: ItemTensors | None, expected: ItemTensors | None) -> None:
-    """Compares names, dtypes, shapes and bits."""
-    assert given is not None
-    assert expected is not None
-    assert set(given) == set(expected)
-    for name, array in given.items():
-        assert (array.dtype, array.shape) == (expected[name].dtype, expected[name].shape), name
-        assert array.tobytes() == expected[name].tobytes(), name
-
-
-def assert_same_prompt(given: ProcessedPrompt, expected: ProcessedPrompt) -> None:
-    """Compares everything that an engine would read, tensors bit for bit."""
-    assert list(given.prompt_token_ids) == list(expected.prompt_token_ids)
-    assert given.mm_hashes == expected.mm_hashes
-    assert given.mm_placeholders == expected.mm_placeholders
-    assert given.mm_plans == expected.mm_plans
-    for modality, items in expected.mm_kwargs.items():
-        for item, other in zip(given.mm_kwargs[modality], items, strict=True):
-            assert_same_tensors(item, other)
-
-
 def flat_ranges(prompt: ProcessedPrompt) -> list[PlaceholderRange]:
     """The placeholders of all modalities in the order of the prompt."""
     return sorted((r for ranges in prompt.mm_placeholders.values() for r in ranges), key=lambda r: r.offset)
-
-
-def _with_frames(header: MediaHeader, num_frames: int) -> MediaHeader:
-    """A header of a video of one frame a second."""
-    indices = tuple(range(num_frames))
-    return dataclasses.replace(
-        header,
-        num_frames=num_frames,
-        total_num_frames=num_frames,
-        fps=1.0,
-        frame_indices=indices,
-        timestamps_seconds=tuple(map(float, indices)),
-        duration_seconds=float(num_frames),
-        decoded_bytes=header.decoded_bytes * num_frames,
-    )
-
-
-class _DecodeCounter:
-    """Counts what the decoders of a processor decode."""
-
-    def __init__(self, prompter: Prompter, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.count = 0
-        info = prompter.processor.info
-        for modality in info.get_supported_mm_limits():
-            media_io = info.get_media_io(modality)
-            monkeypatch.setattr(media_io, "load_bytes", self._counted(media_io.load_bytes))
-
-    def _counted(self, load_bytes: Any) -> Any:
-        def counted(*given: Any) -> Any:
-            self.count += 1
-            return load_bytes(*given)
-
-        return counted
 
 
 class ProcessorConformance:
@@ -174,7 +121,7 @@ class ProcessorConformance:
                     assert array.dtype.kind in "biuf", name
 
     def test_04_planning_decodes_nothing(self, prompter: Prompter, monkeypatch: pytest.MonkeyPatch) -> None:
-        counter = _DecodeCounter(prompter, monkeypatch)
+        counter = DecodeCounter(prompter, monkeypatch)
         prompter.processor.plan_prompt(prompter.make_inputs(self.mixed(prompter)))
         assert counter.count == 0
 
@@ -187,7 +134,7 @@ class ProcessorConformance:
         cache = cache_class(capacity_bytes=_CACHE_BYTES)
         cached = self.make_prompter(bench, cache=cache)
         miss = cached.apply(items, request_id="miss")
-        counter = _DecodeCounter(cached, monkeypatch)
+        counter = DecodeCounter(cached, monkeypatch)
         hit = cached.apply(items, request_id="hit")
         assert counter.count == 0, "a hit decodes nothing"
         if cache_class is LruCacheFront:  # its tensors travel to the engine half on their own
@@ -335,7 +282,7 @@ class ProcessorConformance:
                 width, height = (rng.randint(1, high) for high in rng.choices((30, 300, 3000), k=2))
                 sized = dataclasses.replace(header, width=width, height=height, decoded_bytes=3 * width * height)
                 if modality == "video":
-                    sized = _with_frames(sized, 1 + number % self.most_frames)
+                    sized = with_frames(sized, 1 + number % self.most_frames)
                 try:
                     plan = processor.plan(modality, sized, options=options)
                 except InvalidRequestError:

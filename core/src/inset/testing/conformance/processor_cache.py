@@ -10,147 +10,19 @@ import random
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import ClassVar, Final
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
-from inset.cache.base import CacheTransaction, ProcessorCacheEngine, ProcessorCacheFront
-from inset.cache.values import CommittedItem, ItemToCommit, MultiModalCacheMissError, ProcessedItem, item_bytes
-from inset.inputs import ItemPlan, ItemTensors
-from inset.testing.conformance.engine_process import EngineProcess, RemoteEngine
+from inset.cache.base import ProcessorCacheEngine, ProcessorCacheFront
+from inset.cache.values import CommittedItem, ItemToCommit, ProcessedItem, item_bytes
+from inset.inputs import ItemPlan
+from inset.testing.conformance.cache_pair import ITEM_BYTES, LIMIT_SECONDS, CachePair, hash_of, make_item
+from inset.testing.conformance.engine_process import EngineProcess
+from inset.testing.sameness import assert_same_tensors
 
 __all__ = ["CachePair", "ProcessorCacheConformance", "make_item"]
-
-LIMIT_SECONDS: Final = 20.0
-ITEM_BYTES: Final = 1024
-
-
-def make_item(name: str, num_bytes: int = ITEM_BYTES) -> ProcessedItem:
-    """Returns an item whose content follows from its name, as one uint8 array of `num_bytes`."""
-    pixels = np.frombuffer(random.Random(name).randbytes(num_bytes), np.uint8)
-    return ProcessedItem(ItemPlan(num_tokens=1 + len(name), num_embeds=1 + len(name), tensor_bytes=num_bytes), {"pixel_values": pixels})
-
-
-def hash_of(name: str, num_bytes: int = ITEM_BYTES) -> bytes:
-    """Returns the identity that the suite gives to what `make_item` makes."""
-    return f"{name}/{num_bytes}".encode().rjust(32, b".")
-
-
-def assert_same(tensors: ItemTensors, expected: ItemTensors) -> None:
-    """Compares names, dtypes, shapes and bits."""
-    assert set(tensors) == set(expected)
-    for name, array in tensors.items():
-        assert array.dtype == expected[name].dtype, name
-        assert array.shape == expected[name].shape, name
-        assert array.tobytes() == expected[name].tobytes(), name
-
-
-class CachePair:
-    """Both halves, joined as the server joins them, with a count of what had to be processed."""
-
-    def __init__(
-        self,
-        front_class: type[ProcessorCacheFront],
-        engine_class: type[ProcessorCacheEngine],
-        *,
-        capacity_bytes: int,
-        process: EngineProcess | None,
-    ) -> None:
-        self._front_class, self._engine_class, self._process = front_class, engine_class, process
-        self.capacity_bytes = capacity_bytes
-        self.num_processed = 0
-        self.num_misses_in_engine = 0
-        self.front = front_class(capacity_bytes=capacity_bytes)
-        self.start_engine()
-
-    def start_engine(self) -> None:
-        """Starts an engine half, or another one in its place."""
-        if self._process is None:
-            self.engine = self._engine_class(capacity_bytes=self.capacity_bytes)
-        else:
-            self.engine = RemoteEngine(self._process, self._engine_class, capacity_bytes=self.capacity_bytes)
-        export = self.front.export()
-        if export is not None:
-            self.engine.attach(export)
-
-    def move_engine(self, process: EngineProcess) -> None:
-        """Starts an engine half in another process."""
-        self._process = process
-        self.start_engine()
-
-    def start_front(self) -> None:
-        """Starts another front half in place of this one; the engine half stays."""
-        self.front.close()
-        self.front = self._front_class(capacity_bytes=self.capacity_bytes)
-        export = self.front.export()
-        if export is not None:
-            self.engine.attach(export)
-
-    def process(self, transaction: CacheTransaction, item: ProcessedItem, mm_hash: bytes) -> ItemToCommit:
-        """Does what `processing` does for one item: looks it up, and processes it or waits for whoever does."""
-        if transaction.look_up(mm_hash) is not None:
-            return ItemToCommit(mm_hash, None)
-        flight = transaction.join_flight(mm_hash)
-        if flight is None:
-            return ItemToCommit(mm_hash, None)
-        got = None if flight.is_leader else flight.wait(LIMIT_SECONDS)
-        if got is None:
-            self.num_processed += 1
-            flight.complete(item)
-            got = item
-        return ItemToCommit(mm_hash, got)
-
-    def commit(self, request_id: str, names: Sequence[str], num_bytes: int = ITEM_BYTES) -> Sequence[CommittedItem]:
-        """Processes and commits a request; its messages are not delivered yet."""
-        with self.front.begin() as transaction:
-            items = [self.process(transaction, make_item(name, num_bytes), hash_of(name, num_bytes)) for name in names]
-            return transaction.commit(request_id, items)
-
-    def deliver(self) -> None:
-        """Takes the outbox to the engine half."""
-        for message in self.front.take_messages():
-            self.engine.apply(message)
-
-    def resolve(self, request_id: str, committed: Sequence[CommittedItem]) -> Sequence[ItemTensors]:
-        """Delivers, and resolves at the engine half."""
-        self.deliver()
-        return self.engine.resolve(request_id, committed)
-
-    def serve(self, request_id: str, names: Sequence[str], num_bytes: int = ITEM_BYTES) -> None:
-        """Takes one request all the way and compares what arrives; a miss is sent again, at most twice. The request stays held."""
-        for attempt in range(3):
-            committed = self.commit(request_id, names, num_bytes)
-            try:
-                tensors = self.resolve(request_id, committed)
-            except MultiModalCacheMissError as error:
-                assert attempt < 2, "the item did not arrive in three attempts"
-                self.num_misses_in_engine += 1
-                self.front.drop(error.missing, lost_before=error.lost_before)
-                continue
-            for name, got in zip(names, tensors, strict=True):
-                assert_same(got, make_item(name, num_bytes).tensors)
-            return
-
-    def release(self, request_id: str) -> None:
-        """Ends a request as the engine core does."""
-        self.deliver()
-        self.engine.release(request_id)
-        self.front.release(request_id)
-
-    def assert_idle(self) -> None:
-        """Nothing is held, and after a reset nothing is stored."""
-        assert self.front.stats.num_leases == 0
-        assert self.engine.stats.num_leases == 0
-        self.front.reset()
-        self.deliver()
-        assert (self.front.stats.num_items, self.front.stats.num_bytes) == (0, 0)
-        assert (self.engine.stats.num_items, self.engine.stats.num_bytes) == (0, 0)
-
-    def close(self) -> None:
-        """Closes both halves."""
-        self.engine.close()
-        self.front.close()
 
 
 class ProcessorCacheConformance:
@@ -205,7 +77,7 @@ class ProcessorCacheConformance:
             with pair.front.begin() as transaction:
                 committed = transaction.commit(request_id, [pair.process(transaction, item, hash_of("a"))])
             (tensors,) = pair.resolve(request_id, committed)
-            assert_same(tensors, item.tensors)
+            assert_same_tensors(tensors, item.tensors)
             if isinstance(pair.engine, self.engine_class):
                 assert not any(view.flags.writeable for view in tensors.values())
             pair.release(request_id)
@@ -246,7 +118,7 @@ class ProcessorCacheConformance:
                 assert pair.num_processed == number + 2
             committed = transaction.commit("2", [ItemToCommit(hash_of("a"), None)])
         (tensors,) = pair.resolve("2", committed)
-        assert_same(tensors, make_item("a").tensors)
+        assert_same_tensors(tensors, make_item("a").tensors)
         assert pair.num_misses_in_engine == 0
 
     def test_05_item_larger_than_the_cache_travels_inline(self, pair: CachePair) -> None:
@@ -272,7 +144,7 @@ class ProcessorCacheConformance:
             assert transaction.join_flight(hash_of("a")) is transaction.join_flight(hash_of("a"))
             committed = transaction.commit("1", [first, ItemToCommit(hash_of("a"), item), first])
         for tensors in pair.resolve("1", committed):
-            assert_same(tensors, item.tensors)
+            assert_same_tensors(tensors, item.tensors)
         assert pair.front.stats.num_inserts == 1
 
     def test_08_abort_between_commit_and_receipt_causes_no_later_miss(self, pair: CachePair) -> None:
@@ -290,7 +162,7 @@ class ProcessorCacheConformance:
         pair.deliver()
         for number in (5, 2, 0, 4, 1, 3):
             for name, tensors in zip(names[number], pair.resolve(str(number), committed[number]), strict=True):
-                assert_same(tensors, make_item(name).tensors)
+                assert_same_tensors(tensors, make_item(name).tensors)
             pair.release(str(number))
         pair.assert_idle()
 
@@ -302,9 +174,9 @@ class ProcessorCacheConformance:
             committed = pair.commit("underway", ["a", "c"])
             pair.front.reset()
             (tensors,) = pair.resolve("2", transaction.commit("2", [ItemToCommit(hash_of("b"), None)]))
-            assert_same(tensors, make_item("b").tensors)
+            assert_same_tensors(tensors, make_item("b").tensors)
         for name, tensors in zip("ac", pair.resolve("underway", committed), strict=True):
-            assert_same(tensors, make_item(name).tensors)
+            assert_same_tensors(tensors, make_item(name).tensors)
         pair.engine.reset()
         pair.serve("after", ["a", "b", "c", "d"])
         for request_id in ("held", "between", "underway", "2", "after"):
@@ -356,7 +228,7 @@ class ProcessorCacheConformance:
             pair.release(f"other {number}")
         pair.front.reset()
         committed = pair.commit("2", ["a"])
-        assert_same(pair.resolve("2", committed)[0], make_item("a").tensors)
+        assert_same_tensors(pair.resolve("2", committed)[0], make_item("a").tensors)
         assert pair.engine.stats.num_leases == 2
         pair.release("1")
         pair.release("1")
@@ -375,7 +247,7 @@ class ProcessorCacheConformance:
             requests = list(pool.map(run, range(16)))
         for number, committed in enumerate(requests):
             for name, tensors in zip("ab", pair.resolve(str(number), committed), strict=True):
-                assert_same(tensors, make_item(name).tensors)
+                assert_same_tensors(tensors, make_item(name).tensors)
             pair.release(str(number))
         assert pair.num_processed == 2
         pair.assert_idle()
@@ -390,7 +262,7 @@ class ProcessorCacheConformance:
         assert asyncio.run(waiting.wait_async(LIMIT_SECONDS)) is None
         waiting.complete(make_item("a"))
         (tensors,) = pair.resolve("1", follower.commit("1", [ItemToCommit(hash_of("a"), make_item("a"))]))
-        assert_same(tensors, make_item("a").tensors)
+        assert_same_tensors(tensors, make_item("a").tensors)
 
     def test_17_item_stored_since_the_look_up_is_not_processed_again(self, pair: CachePair) -> None:
         with pair.front.begin() as transaction:
@@ -399,7 +271,7 @@ class ProcessorCacheConformance:
             assert transaction.join_flight(hash_of("a")) is None
             assert transaction.look_up(hash_of("a")) is not None
             (tensors,) = pair.resolve("2", transaction.commit("2", [ItemToCommit(hash_of("a"), None)]))
-        assert_same(tensors, make_item("a").tensors)
+        assert_same_tensors(tensors, make_item("a").tensors)
 
     def test_18_hit_does_not_wait_behind_a_miss(self, pair: CachePair) -> None:
         pair.serve("1", ["a"])
@@ -433,7 +305,7 @@ class ProcessorCacheConformance:
             tensors = transaction.get_tensors(hash_of("a"))
             assert tensors is None or (item_bytes(tensors) == ITEM_BYTES)
             if tensors is not None:
-                assert_same(tensors, make_item("a").tensors)
+                assert_same_tensors(tensors, make_item("a").tensors)
 
     def test_21_many_threads_get_the_right_tensors(self, pair: CachePair) -> None:
         """Eight threads process and commit, or give up what they lead; the engine half gets one request at a time, in any order."""
@@ -449,7 +321,7 @@ class ProcessorCacheConformance:
                 committed = pair.commit(request_id, names)
                 with sending:
                     for name, tensors in zip(names, pair.resolve(request_id, committed), strict=True):
-                        assert_same(tensors, make_item(name).tensors)
+                        assert_same_tensors(tensors, make_item(name).tensors)
                 with sending:
                     pair.release(request_id)
 
