@@ -66,14 +66,16 @@ class SamplingFields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     skip_special_tokens: bool | None = None
 
 
-class RenderFields(SamplingFields, kw_only=True):
-    """How a conversation becomes a prompt, and what goes with it.
+class ConversationFields(SamplingFields, kw_only=True):
+    """What every request for an answer to a conversation has.
 
     Attributes:
         model: The name under which the model is served; any when left out.
         mm_processor_kwargs: Processor options, accepted from trusted clients only.
         media_io_kwargs: Modality -> decode options, accepted from trusted clients only.
         cache_salt: Separates this client from others in every cache.
+        top_logprobs: Of how many of the most likely tokens, 0 to 20.
+        tools: Descriptions for the chat template; calls are not parsed out of the answer.
         user: Accepted and without effect, like all that only the accounting of a hosted service reads.
     """
 
@@ -81,6 +83,12 @@ class RenderFields(SamplingFields, kw_only=True):
     mm_processor_kwargs: dict[str, Any] | None = None
     media_io_kwargs: dict[str, dict[str, Any]] | None = None
     cache_salt: str | None = None
+    top_logprobs: int | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: Literal["none", "auto"] | None = None
+    parallel_tool_calls: Any = None
     user: Any = None
     metadata: Any = None
     store: Any = None
@@ -90,7 +98,7 @@ class RenderFields(SamplingFields, kw_only=True):
     prompt_cache_retention: Any = None
 
 
-class ChatRequest(RenderFields, kw_only=True):
+class ChatRequest(ConversationFields, kw_only=True):
     """``POST /v1/chat/completions``.
 
     Attributes:
@@ -99,8 +107,6 @@ class ChatRequest(RenderFields, kw_only=True):
         max_tokens: The longest answer, in tokens; ``max_completion_tokens`` is its newer name and wins.
         logit_bias: Token id, as text, -> what is added to its logit.
         logprobs: Return log probabilities.
-        top_logprobs: Of how many of the most likely tokens, 0 to 20.
-        tools: Descriptions for the chat template; calls are not parsed out of the answer.
     """
 
     messages: Any
@@ -109,12 +115,6 @@ class ChatRequest(RenderFields, kw_only=True):
     max_completion_tokens: int | None = None
     logit_bias: dict[str, float] | None = None
     logprobs: bool | None = None
-    top_logprobs: int | None = None
-    stream: bool | None = None
-    stream_options: StreamOptions | None = None
-    tools: list[dict[str, Any]] | None = None
-    tool_choice: Literal["none", "auto"] | None = None
-    parallel_tool_calls: Any = None
     documents: list[dict[str, Any]] | None = None
     add_generation_prompt: bool = True
     continue_final_message: bool = False
@@ -146,7 +146,7 @@ class TextOptions(msgspec.Struct, kw_only=True):
     verbosity: Any = None
 
 
-class ResponsesRequest(RenderFields, kw_only=True):
+class ResponsesRequest(ConversationFields, kw_only=True):
     """``POST /v1/responses``.
 
     Attributes:
@@ -158,12 +158,6 @@ class ResponsesRequest(RenderFields, kw_only=True):
     input: Any
     instructions: str | None = None
     max_output_tokens: int | None = None
-    top_logprobs: int | None = None
-    stream: bool | None = None
-    stream_options: StreamOptions | None = None
-    tools: list[dict[str, Any]] | None = None
-    tool_choice: Literal["none", "auto"] | None = None
-    parallel_tool_calls: Any = None
     truncation: Literal["disabled"] | None = None
     text: TextOptions | None = None
     reasoning: ReasoningOptions | None = None

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from inset.config import Configs
     from inset.engine.async_llm import AsyncLLM
     from inset.server.context import RequestContext
-    from inset.server.protocol import ChatRequest, RenderFields
+    from inset.server.protocol import ChatRequest, ConversationFields
 
 __all__ = ["Service", "service_of"]
 
@@ -69,7 +69,7 @@ class Service:
         if name is not None and name != self.model_name:
             raise ModelNotFoundError(f"There is no model {name[:100]!r} here; this server has {self.model_name!r}.", parameter="model")
 
-    def request_options(self, fields: RenderFields, context: RequestContext) -> RequestOptions:
+    def request_options(self, fields: ConversationFields, context: RequestContext) -> RequestOptions:
         """Returns what goes with a prompt.
 
         Raises:
