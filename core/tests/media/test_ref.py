@@ -157,7 +157,8 @@ class TestRelease:
         assert ref.data == b""
         assert ref.decode() is decoded
 
-    def test_drops_what_the_decode_had_pinned(self) -> None:
+    @pytest.mark.parametrize("end", [MediaRef.release, MediaRef.decode], ids=["released", "decoded"])
+    def test_drops_what_the_decode_had_pinned(self, end: Callable[[MediaRef[list[int]]], object]) -> None:
         class Pinned:
             def __call__(self) -> list[int]:
                 return []
@@ -166,20 +167,7 @@ class TestRelease:
         alive = weakref.ref(load)
         ref = make_ref(load)
         del load
-        ref.release()
-        gc.collect()
-        assert alive() is None
-
-    def test_a_finished_decode_drops_what_it_had_pinned(self) -> None:
-        class Pinned:
-            def __call__(self) -> list[int]:
-                return []
-
-        load = Pinned()
-        alive = weakref.ref(load)
-        ref = make_ref(load)
-        del load
-        ref.decode()
+        end(ref)
         gc.collect()
         assert alive() is None
 

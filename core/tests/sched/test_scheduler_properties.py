@@ -16,8 +16,8 @@ from inset.outputs import EngineOutput
 from inset.sched.limits import SchedulerLimits
 from inset.sched.scheduler import Scheduler
 
-FEW, MANY = 150, 5000
-HEALTH = [HealthCheck.too_slow, HealthCheck.data_too_large]
+MANY = settings(max_examples=5000, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+FEW = settings(MANY, max_examples=150, derandomize=True, phases=[Phase.generate, Phase.shrink])
 
 
 @st.composite
@@ -118,7 +118,7 @@ class _Run:
 
 
 @given(data=st.data())
-@settings(max_examples=FEW, deadline=None, suppress_health_check=HEALTH, derandomize=True, phases=[Phase.generate, Phase.shrink])
+@FEW
 def test_every_request_gets_its_own_answer_or_is_refused(
     data: st.DataObject, make_worker: Any, draw_request: Any, expect_tokens: Any
 ) -> None:
@@ -127,7 +127,7 @@ def test_every_request_gets_its_own_answer_or_is_refused(
 
 @pytest.mark.soak
 @given(data=st.data())
-@settings(max_examples=MANY, deadline=None, suppress_health_check=HEALTH)
+@MANY
 def test_every_one_of_many_requests_gets_its_own_answer_or_is_refused(
     data: st.DataObject, make_worker: Any, draw_request: Any, expect_tokens: Any
 ) -> None:
@@ -151,7 +151,7 @@ def check_answers(data: st.DataObject, make_worker: Any, draw_request: Any, expe
 
 
 @given(data=st.data())
-@settings(max_examples=FEW, deadline=None, suppress_health_check=HEALTH, derandomize=True, phases=[Phase.generate, Phase.shrink])
+@FEW
 def test_aborts_resets_and_encoder_failures_leave_clean_books_and_right_answers_for_the_others(
     data: st.DataObject, make_worker: Any, draw_request: Any, expect_tokens: Any
 ) -> None:
@@ -160,7 +160,7 @@ def test_aborts_resets_and_encoder_failures_leave_clean_books_and_right_answers_
 
 @pytest.mark.soak
 @given(data=st.data())
-@settings(max_examples=MANY, deadline=None, suppress_health_check=HEALTH)
+@MANY
 def test_many_aborts_resets_and_encoder_failures_leave_clean_books_and_right_answers_for_the_others(
     data: st.DataObject, make_worker: Any, draw_request: Any, expect_tokens: Any
 ) -> None:

@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 import torch
 
+from inset.engine.prepared import make_engine_request
 from inset.errors import ConfigError
 from inset.identity import JSON
-from inset.inputs import EngineRequest, ItemTensors, MultiModalFeature, ProcessedPrompt
+from inset.inputs import EngineRequest, ItemTensors
 from inset.modeling.interfaces import ModelAdapter
 from inset.sampling_params import SamplingParams
 from inset.testing.family import NUM_SIZES, FamilyBench, Item, Prompter, make_sample_media
@@ -91,14 +92,8 @@ class ModelConformance:
 
     def make_request(self, case: _Case, items: Sequence[Item], request_id: str = "r") -> EngineRequest:
         """Returns a greedy request with these items."""
-        prompt = case.prompter.apply(items)
         params = SamplingParams(temperature=0, max_tokens=_NUM_ANSWER_TOKENS, logprobs=2)
-        return EngineRequest(
-            request_id=request_id,
-            prompt_token_ids=prompt.prompt_token_ids,
-            mm_features=features_of(prompt),
-            sampling_params=params,
-        )
+        return make_engine_request(request_id, case.prompter.apply(items), prompt_parts=(), params=params, eos_token_ids=()).request
 
     def answer(self, case: _Case, requests: Sequence[EngineRequest], *, window: int = 100_000) -> list[GreedyAnswer]:
         """Returns the answers of requests that run together, `window` positions of each per step."""
@@ -233,20 +228,3 @@ class ModelConformance:
             (own,) = self.answer(case, [self.make_request(case, items)])
             expected = generate_with_transformers(checkpoint_folder, prompt.prompt_token_ids, inputs, max_tokens=_NUM_ANSWER_TOKENS)
             assert_same_answer(own, expected)
-
-
-def features_of(prompt: ProcessedPrompt) -> tuple[MultiModalFeature, ...]:
-    """Returns the items of a processed prompt as the engine takes them."""
-    features = [
-        MultiModalFeature(
-            modality=modality,
-            item_index=index,
-            mm_hash=mm_hash,
-            placeholder=prompt.mm_placeholders[modality][index],
-            data=prompt.mm_kwargs[modality][index],
-            plan=prompt.mm_plans[modality][index],
-        )
-        for modality, hashes in prompt.mm_hashes.items()
-        for index, mm_hash in enumerate(hashes)
-    ]
-    return tuple(sorted(features, key=lambda feature: feature.placeholder.offset))
