@@ -28,6 +28,10 @@ def chat(url: str, **fields: Any) -> httpx.Response:
     return httpx.post(f"{url}/v1/chat/completions", json=body, timeout=WAIT_SECONDS)
 
 
+def listens(process: psutil.Process) -> bool:
+    return any(connection.status == psutil.CONN_LISTEN for connection in process.net_connections("tcp"))
+
+
 class Streaming:
     """A long stream, read by a thread of its own."""
 
@@ -93,6 +97,29 @@ def test_ctrl_c_ends_several_front_ends_without_a_word(serve: Callable[..., Any]
     assert running.wait()[-1] == "data: [DONE]"
     events = [json.loads(line) for line in server.log.splitlines() if line.startswith("{")]
     assert [event["event"] for event in events if event["level"] in ("warning", "error")] == []
+    assert "Traceback" not in server.log
+
+
+def test_interrupt_that_reaches_a_front_end_behind_its_parents_word_cuts_no_answer(serve: Callable[..., Any]) -> None:
+    server = serve("--api-server-count", "2")
+    fronts = server.find("inset.server.front_main")
+    running = Streaming(server.url, max_tokens=800)
+    server.process.send_signal(signal.SIGINT)
+    wait_until(lambda: not any(map(listens, fronts)))
+    for front in fronts:
+        front.send_signal(signal.SIGINT)
+    assert running.wait()[-1] == "data: [DONE]"
+    assert server.stop(None) == 0
+    assert "Traceback" not in server.log
+
+
+def test_second_ctrl_c_ends_at_once_and_closes_the_app(serve: Callable[..., Any]) -> None:
+    server = serve("--in-process")
+    running = Streaming(server.url, max_tokens=3000)
+    server.process.send_signal(signal.SIGINT)
+    wait_until(lambda: not listens(psutil.Process(server.process.pid)))
+    assert server.stop(signal.SIGINT) == 0
+    running.wait()
     assert "Traceback" not in server.log
 
 

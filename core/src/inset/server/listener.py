@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import signal
 import socket
 from collections.abc import Callable
 from contextlib import contextmanager
@@ -65,10 +66,19 @@ class _Server(uvicorn.Server):
         gc.freeze()  # what exists now stays; looking through it again and again would stop every request for a tenth of a second
         self._on_ready()
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Drains; a second Ctrl-C ends that at once, and the app is closed all the same, which the base class would leave out."""
+        await super().shutdown(sockets)
+        if self.force_exit:
+            await self.lifespan.shutdown()
+
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Drains on SIGTERM and Ctrl-C; the base class would raise the signal again afterwards, before anything else is closed."""
+        """Drains on SIGTERM, and on Ctrl-C unless that was ignored; the base class would raise it again before anything else is closed."""
+        is_interrupt_ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
         with super().capture_signals():
+            if is_interrupt_ignored:
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
             yield
             self._captured_signals: list[Any] = []
 
