@@ -128,23 +128,37 @@ def test_health_answers_while_a_request_is_worked_on(
         assert asked.result().status_code == 200
 
 
-def test_chat_is_answered_while_many_long_texts_are_tokenised(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+LONG = {"messages": [{"role": "user", "content": "long"}]}
+SHORT = {"messages": [{"role": "user", "content": "hi"}]}
+
+
+@pytest.mark.parametrize(
+    ("flood", "long", "path"),
+    [
+        ("/tokenize", {"prompt": "long"}, "/v1/chat/completions"),
+        ("/tokenize", LONG, "/v1/chat/completions"),
+        ("/v1/render", LONG, "/v1/chat/completions"),
+        ("/v1/chat/completions", {**LONG, "max_tokens": 1}, "/v1/render"),
+    ],
+)
+def test_chats_and_plans_are_answered_while_many_of_the_other_are_worked_on(
+    server: Any, monkeypatch: pytest.MonkeyPatch, flood: str, long: dict[str, Any], path: str
+) -> None:
     begun, is_answered = threading.Event(), threading.Event()
     original = Tokenizer.encode
 
     def held(self: Tokenizer, text: str, *arguments: Any, **options: Any) -> list[int]:
-        if text == "long":
+        if "long" in text:
             begun.set()
-            assert is_answered.wait(60), "the chat was not answered meanwhile"
+            assert is_answered.wait(60), "the other request was not answered meanwhile"
         return original(self, text, *arguments, **options)
 
     monkeypatch.setattr(Tokenizer, "encode", held)
     with ThreadPoolExecutor(40) as asking, httpx.Client(base_url=server.url, timeout=60) as client:
-        asked = [asking.submit(httpx.post, f"{server.url}/tokenize", json={"prompt": "long"}, timeout=60) for _ in range(40)]
+        asked = [asking.submit(httpx.post, server.url + flood, json=long, timeout=60) for _ in range(40)]
         assert begun.wait(60)
-        request = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 1}
         try:
-            assert client.post("/v1/chat/completions", json=request).status_code == 200
+            assert client.post(path, json={**SHORT, "max_tokens": 1}, timeout=20).status_code == 200
         finally:
             is_answered.set()
         assert {answer.result().status_code for answer in asked} == {200}

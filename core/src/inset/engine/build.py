@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from inset.checkpoint import Checkpoint, load_checkpoint
 from inset.config import Configs, ModelConfig, read_configs
@@ -45,6 +45,8 @@ __all__ = [
     "open_core",
     "open_core_from",
 ]
+
+_NUM_PLAN_THREADS: Final = 2
 
 
 def find_checkpoint(model: str, host: PluginHost) -> Checkpoint:
@@ -123,6 +125,7 @@ def build_core(
         fetcher=MediaFetcher.build(host.registries.media_connectors, configs.media, executor=media_executor),
         media_executor=media_executor,
         work_executor=ThreadPoolExecutor(max(2, os.cpu_count() or 2), thread_name_prefix="inset-work"),
+        plan_executor=ThreadPoolExecutor(_NUM_PLAN_THREADS, thread_name_prefix="inset-plan"),
         process_budget=ProcessBudget(configs.media.max_process_decoded_bytes),
         media_config=configs.media,
         cache=cache,

@@ -70,6 +70,7 @@ class Core:
         fetcher: MediaFetcher,
         media_executor: MediaExecutor,
         work_executor: ThreadPoolExecutor,
+        plan_executor: ThreadPoolExecutor,
         process_budget: ProcessBudget,
         media_config: MediaConfig,
         cache: ProcessorCacheFront | None,
@@ -86,9 +87,10 @@ class Core:
         self._fetcher = fetcher
         self._media_executor = media_executor
         self._work_executor = work_executor
+        self._plan_executor = plan_executor
         self._process_budget = process_budget
         self._media_config = media_config
-        self._input_processor = InputProcessor(renderer, MediaLoader(fetcher, media_executor), processor.info, threads=work_executor)
+        self._input_processor = InputProcessor(renderer, MediaLoader(fetcher, media_executor), processor.info)
         self.limits = limits
 
     @classmethod
@@ -130,7 +132,9 @@ class Core:
         state: MultiModalApplyState | None = None
         budget = RequestBudget(self._media_config, self._process_budget)
         try:
-            gathered = await self._input_processor.gather(prompt, request_id=request_id, budget=budget, stages=stages)
+            gathered = await self._input_processor.gather(
+                prompt, request_id=request_id, budget=budget, stages=stages, threads=self._work_executor
+            )
             with gathered.places.noted():
                 state, processed, resolved = await self._process(gathered.inputs, params, stages)
             placed = await self._make_request(request_id, processed, gathered.inputs, resolved)
@@ -169,7 +173,7 @@ class Core:
             ClientError: As `prepare`.
         """
         with RequestBudget(self._media_config, self._process_budget) as budget:
-            gathered = await self._gather(prompt, budget)
+            gathered = await self._gather(prompt, budget, self._work_executor)
             if gathered.inputs.prompt_parts:
                 raise InvalidRequestError("Parts of type 'prompt_embeds' between others run in our own engine alone.", stage="parse")
             inputs = dataclasses.replace(gathered.inputs, skip_mm_cache=gathered.inputs.skip_mm_cache or self._has_engine)
@@ -185,6 +189,8 @@ class Core:
     async def plan(self, prompt: AnyPrompt) -> ProcessedPrompt:
         """Returns token ids, hashes, placeholders and plans from headers alone: no item is decoded, and there are no tensors.
 
+        It has threads of its own, so that neither plans nor prompts that get an answer wait for many of the other.
+
         Args:
             prompt: As for `process`.
 
@@ -192,10 +198,9 @@ class Core:
             ClientError: As `prepare`.
         """
         with RequestBudget(self._media_config, self._process_budget) as budget:
-            gathered = await self._gather(prompt, budget)
+            gathered = await self._gather(prompt, budget, self._plan_executor)
             with gathered.places.noted():
-                planned = await self._in_thread(self.processor.plan_prompt, gathered.inputs)
-                return (await self._in_thread(place_prompt_parts, planned, gathered.inputs.prompt_parts)).prompt
+                return await run_phase(self._plan_executor, partial(self._plan, gathered.inputs), undo=lambda _: None)
 
     def plan_sync(self, prompt: AnyPrompt) -> ProcessedPrompt:
         """Does what `plan` does and blocks; raises `InvariantError` too, where the calling thread runs an event loop."""
@@ -241,6 +246,7 @@ class Core:
         self._fetcher.close()
         self._media_executor.close()
         self._work_executor.shutdown(wait=True, cancel_futures=True)
+        self._plan_executor.shutdown(wait=True, cancel_futures=True)
         if self.cache is not None:
             self.cache.close()
 
@@ -250,10 +256,15 @@ class Core:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
-    async def _gather(self, prompt: AnyPrompt, budget: RequestBudget) -> GatheredInputs:
+    async def _gather(self, prompt: AnyPrompt, budget: RequestBudget, threads: ThreadPoolExecutor) -> GatheredInputs:
         """Gathers the inputs of a prompt that no engine will see."""
         request_id = uuid.uuid4().hex
-        return await self._input_processor.gather(read_prompt(prompt), request_id=request_id, budget=budget, stages=StageTimes())
+        return await self._input_processor.gather(
+            read_prompt(prompt), request_id=request_id, budget=budget, stages=StageTimes(), threads=threads
+        )
+
+    def _plan(self, inputs: ProcessorInputs) -> ProcessedPrompt:
+        return place_prompt_parts(self.processor.plan_prompt(inputs), inputs.prompt_parts).prompt
 
     async def _process(
         self, inputs: ProcessorInputs, params: SamplingParams | None, stages: StageTimes

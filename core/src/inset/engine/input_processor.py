@@ -59,21 +59,22 @@ class _PromptEmbeds(NamedTuple):
 class InputProcessor:
     """Gathers the inputs of requests for one checkpoint; lives as long as its core."""
 
-    def __init__(self, renderer: Renderer, loader: MediaLoader, info: ProcessingInfo, *, threads: Executor) -> None:
+    def __init__(self, renderer: Renderer, loader: MediaLoader, info: ProcessingInfo) -> None:
         self._renderer = renderer
         self._loader = loader
         self._info = info
-        self._threads = threads
 
-    async def gather(self, prompt: PromptInput, *, request_id: str, budget: RequestBudget, stages: StageTimes) -> GatheredInputs:
-        """Renders a prompt and fetches its media; nothing is fetched for a prompt that has too many items.
+    async def gather(
+        self, prompt: PromptInput, *, request_id: str, budget: RequestBudget, stages: StageTimes, threads: Executor
+    ) -> GatheredInputs:
+        """Renders a prompt in one of the threads and fetches its media; nothing is fetched for a prompt that has too many items.
 
         Raises:
             ClientError: The prompt or one of its items cannot be had; the item and its place are named.
         """
         options = prompt.options
         with stages.timed("render"):
-            rendered, embeds = await run_phase(self._threads, partial(self._read, prompt), undo=lambda _: None)
+            rendered, embeds = await run_phase(threads, partial(self._read, prompt), undo=lambda _: None)
         parts = [part for part in rendered.media if part.modality != PROMPT]
         self._info.check_mm_counts({modality: sum(part.modality == modality for part in parts) for modality in MODALITIES})
         values = await self._loader.load(
