@@ -202,6 +202,7 @@ class AsyncLLM(EngineListener):
             self._send_cache_messages()
             self._client.send(AddRequests(prepared.commit_id, requests))
             prepared.is_sent = True
+            del requests  # their tensors are the engine core's from its first word on
             while not tracker.is_finished:
                 event = await running.events.get()
                 if isinstance(event, EngineDeadError):

@@ -32,8 +32,8 @@ class PreparedPrompt:
     Whoever called `Core.prepare` closes it.
 
     Attributes:
-        prompt: The processed prompt.
-        request: The request of one answer; answers differ in id and seed.
+        prompt: The processed prompt without its tensors.
+        request: The request of one answer; answers differ in id and seed. Its tensors go with the media.
         params: With `max_tokens` resolved.
         commit_id: The id under which the processor cache committed the items.
         stages: Where its time went so far.
@@ -63,7 +63,8 @@ class PreparedPrompt:
         self._budget = budget
 
     def release_media(self) -> None:
-        """Lets go of encoded and decoded media, once the engine core has admitted the prompt; idempotent."""
+        """Lets go of encoded and decoded media and of tensors, once the engine core has admitted the prompt; idempotent."""
+        self.request = dataclasses.replace(self.request, mm_features=(), prompt_embeds=None)
         self.state.close()
         self._budget.close()
 
@@ -101,7 +102,7 @@ class PlacedRequest(NamedTuple):
     """The request of one answer, and the prompt as it has it.
 
     Attributes:
-        prompt: With no negative ids left.
+        prompt: With no negative ids left, and without tensors, which the request has alone.
         request: For the engine core.
     """
 
@@ -152,7 +153,7 @@ def make_engine_request(
         prompt_embeds_hash=None if embeds is None else framed_sha256(str(embeds.shape).encode(), embeds.tobytes()),
         cache_salt=prompt.cache_salt,
     )
-    return PlacedRequest(prompt, request)
+    return PlacedRequest(dataclasses.replace(prompt, mm_kwargs={}, prompt_embeds=None), request)
 
 
 def make_answer_requests(prepared: PreparedPrompt) -> list[EngineRequest]:

@@ -203,9 +203,9 @@ class MultiModalApplyState:
         for release in self._on_close:
             release()
         self._on_close.clear()
-        self.inputs = replace(self.inputs, mm_data={})
-        for item in self.items:
-            item.processed = None
+        self.inputs = replace(self.inputs, mm_data={}, prompt_embeds=None, prompt_parts=())
+        self.mm_items = {}
+        self.items = ()
 
     def _end_work(self) -> None:
         for mm_hash, job in self._jobs.items():
