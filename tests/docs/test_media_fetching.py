@@ -13,16 +13,29 @@ import pytest
 from inset.config import MediaConfig
 from inset.errors import MediaFetchError, MediaPolicyError, MediaTimeoutError, TooLargeError
 from inset.media.data_url import MAX_FRAMES, MAX_HEADER_CHARACTERS
+from inset.media.fetch_places import MAX_SHARED, MAX_SHARED_PER_HOST
 from inset.media.gather import MAX_AT_ONCE
 from inset.media.http import MAX_REDIRECTS
-from inset.media.look_ups import MAX_LOOK_UPS, MAX_LOOK_UPS_PER_DOMAIN
+from inset.media.look_ups import LOOK_UP_SECONDS, MAX_LOOK_UPS, MAX_LOOK_UPS_OF_KNOWN_HOSTS, MAX_LOOK_UPS_PER_DOMAIN
 from inset.media.url import MAX_URL_CHARACTERS
 from inset.testing.conformance.connector import ConnectorConformance
 
 DOCS = Path(__file__).parents[2] / "docs"
 REFERENCE = (DOCS / "reference" / "media-fetching.md").read_text("utf-8")
 HOW_TO = (DOCS / "how-to" / "write-a-connector.md").read_text("utf-8")
-FIXED_LIMITS = (MAX_AT_ONCE, MAX_FRAMES, MAX_HEADER_CHARACTERS, MAX_LOOK_UPS, MAX_LOOK_UPS_PER_DOMAIN, MAX_REDIRECTS, MAX_URL_CHARACTERS)
+FIXED_LIMITS = (
+    int(LOOK_UP_SECONDS),
+    MAX_AT_ONCE,
+    MAX_FRAMES,
+    MAX_HEADER_CHARACTERS,
+    MAX_LOOK_UPS,
+    MAX_LOOK_UPS_OF_KNOWN_HOSTS,
+    MAX_LOOK_UPS_PER_DOMAIN,
+    MAX_REDIRECTS,
+    MAX_SHARED,
+    MAX_SHARED_PER_HOST,
+    MAX_URL_CHARACTERS,
+)
 
 
 def test_every_conformance_case_is_listed_under_its_number() -> None:

@@ -8,6 +8,8 @@ import threading
 from typing import Any
 
 from inset.config import MediaConfig
+from inset.media.budget import ProcessBudget, RequestBudget
+from inset.media.fetch_places import MAX_SHARED_PER_HOST
 from inset.media.fetcher import FetchItem, MediaFetcher
 from inset.media.gather import MAX_AT_ONCE
 from inset.media.http import HttpConnector
@@ -17,6 +19,10 @@ from inset.testing.media_server import MediaServer, Reply
 
 WAIT_SECONDS = 20.0
 PICTURE = b"picture" * 100
+
+
+def make_budget() -> RequestBudget:
+    return RequestBudget(MediaConfig(), ProcessBudget(1 << 30))
 
 
 def make_fetcher(resolve: Resolve = look_up, **options: Any) -> MediaFetcher:
@@ -66,3 +72,30 @@ def test_silent_servers_of_one_request_hold_up_no_other_request(media_server: Me
 
     with make_fetcher(allow_private_media_hosts=("127.0.0.1",)) as fetcher:
         assert asyncio.run(scenario(fetcher)) == [b"%d" % number for number in range(40)]
+
+
+def test_silent_servers_of_many_requests_hold_up_no_other_request(media_server: MediaServer) -> None:
+    is_held = threading.Event()
+    num_requests = MAX_SHARED_PER_HOST // MAX_AT_ONCE + 1
+    silent = [
+        media_server.serve(f"/silent/{number}", Reply(body=b"%d" % number, gate=is_held)) for number in range(num_requests * MAX_AT_ONCE)
+    ]
+    good = [media_server.serve(f"/good/{number}", PICTURE) for number in range(3)]
+
+    async def scenario(fetcher: MediaFetcher) -> None:
+        items = [FetchItem(url, (EncodedBytesIO(),)) for url in silent]
+        attacks = [
+            asyncio.ensure_future(fetcher.fetch_all_async(items[number::num_requests], budget=make_budget()))
+            for number in range(num_requests)
+        ]
+        num_running = MAX_SHARED_PER_HOST + num_requests  # one of each request, and what they share
+        while sum(request.path.startswith("/silent") for request in media_server.requests) < num_running:  # noqa: ASYNC110 - the server has threads
+            await asyncio.sleep(0.01)
+        refs = await fetcher.fetch_all_async([FetchItem(url, (EncodedBytesIO(),)) for url in good], budget=make_budget())
+        assert [ref.data for (ref,) in refs] == [PICTURE] * 3
+        assert sum(request.path.startswith("/silent") for request in media_server.requests) == num_running
+        is_held.set()
+        assert [len(refs) for refs in await asyncio.wait_for(asyncio.gather(*attacks), WAIT_SECONDS)] == [MAX_AT_ONCE] * num_requests
+
+    with make_fetcher(allow_private_media_hosts=("127.0.0.1",)) as fetcher:
+        asyncio.run(scenario(fetcher))

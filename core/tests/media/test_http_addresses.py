@@ -92,5 +92,8 @@ def test_host_that_cannot_be_found_is_a_fetch_error() -> None:
     def resolve(host: str, port: int) -> list[AddressInfo]:
         raise socket.gaierror(socket.EAI_NONAME, "unknown")
 
-    with make_fetcher(resolve, max_fetch_attempts=1) as fetcher, pytest.raises(MediaFetchError, match="connection failed"):
+    with (
+        make_fetcher(resolve, max_fetch_attempts=1) as fetcher,
+        pytest.raises(MediaFetchError, match=r"the look-up of the host name failed \(unknown\)"),
+    ):
         fetcher.fetch_image("http://nowhere.example/?secret", EncodedBytesIO())

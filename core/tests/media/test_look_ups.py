@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from inset.media.look_ups import MAX_LOOK_UPS_PER_DOMAIN, AddressInfo, LookUps
+from inset.media.look_ups import MAX_LOOK_UPS, MAX_LOOK_UPS_PER_DOMAIN, AddressInfo, LookUps
 
 WAIT_SECONDS = 20.0
 
@@ -19,11 +19,13 @@ class HangingResolver:
 
     def __init__(self) -> None:
         self.asked: list[str] = []
+        self.threads: list[threading.Thread] = []
         self.num_asked = threading.Semaphore(0)
         self.may_answer = threading.Event()
 
     def __call__(self, host: str, port: int) -> list[AddressInfo]:
         self.asked.append(host)
+        self.threads.append(threading.current_thread())
         self.num_asked.release()
         assert self.may_answer.wait(WAIT_SECONDS)
         return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ("192.0.2.1", port))]
@@ -99,3 +101,54 @@ def test_a_look_up_that_outlives_its_loop_ends_quietly(resolver: HangingResolver
     look_ups = asyncio.run(scenario())
     look_ups.close()
     resolver.may_answer.set()
+
+
+def test_names_that_hang_in_many_domains_hold_up_no_name_that_answered_last_time(resolver: HangingResolver) -> None:
+    def resolve(host: str, port: int) -> list[AddressInfo]:
+        return resolver(host, port) if host.startswith("hanging") else [(socket.AF_INET, socket.SOCK_STREAM, 0, "", ("192.0.2.2", port))]
+
+    async def scenario() -> None:
+        look_ups = LookUps(resolve)
+        assert await look_ups.find("known.example", 80)
+        asks = [asyncio.ensure_future(look_ups.find(f"hanging.{number}.example{number}", 80)) for number in range(MAX_LOOK_UPS + 8)]
+        await resolver.wait_until_asked(MAX_LOOK_UPS)
+        for _ in range(3):
+            assert (await asyncio.wait_for(look_ups.find("known.example", 80), WAIT_SECONDS))[0][4] == ("192.0.2.2", 80)
+        for ask in asks:
+            ask.cancel()
+        await asyncio.wait(asks)
+        look_ups.close()
+
+    asyncio.run(scenario())
+    assert len(resolver.asked) == MAX_LOOK_UPS
+
+
+def test_a_known_name_that_hangs_is_known_no_longer(resolver: HangingResolver) -> None:
+    async def scenario() -> None:
+        look_ups = LookUps(resolver)
+        resolver.may_answer.set()
+        assert await look_ups.find("host.example", 80)
+        await resolver.wait_until_asked(1)
+        resolver.may_answer.clear()
+        for port in (80, 81):
+            ask = asyncio.ensure_future(look_ups.find("host.example", port))
+            await resolver.wait_until_asked(1)
+            ask.cancel()
+            await asyncio.wait([ask])
+        names = [thread.name.rpartition("_")[0] for thread in resolver.threads]
+        assert names == ["inset-dns", "inset-known-dns", "inset-dns"]
+        look_ups.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("num_others", [0, MAX_LOOK_UPS_PER_DOMAIN], ids=["hangs", "waits for a thread"])
+def test_a_look_up_that_gives_no_answer_in_time_says_so(resolver: HangingResolver, num_others: int) -> None:
+    async def scenario() -> None:
+        look_ups = LookUps(resolver, timeout_seconds=0.05)
+        asks = [look_ups.find(f"{number}.example.net", 80) for number in range(num_others + 1)]
+        answers = await asyncio.wait_for(asyncio.gather(*asks, return_exceptions=True), WAIT_SECONDS)
+        assert [str(answer) for answer in answers] == [f"[Errno {socket.EAI_AGAIN}] no answer in time"] * len(asks)
+        look_ups.close()
+
+    asyncio.run(scenario())

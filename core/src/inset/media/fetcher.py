@@ -7,7 +7,7 @@ import concurrent.futures
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NamedTuple, Self, TypeVar
@@ -20,6 +20,7 @@ from inset.media.connector import ConnectorContext, FetchSurface, MediaConnector
 from inset.media.connector_set import ConnectorSet
 from inset.media.download_cache import DownloadCache, Payload
 from inset.media.executor import MediaExecutor
+from inset.media.fetch_places import FetchPlaces
 from inset.media.gather import gather_or_cancel
 from inset.media.http import HttpClient
 from inset.media.io import MediaIO
@@ -85,6 +86,7 @@ class MediaFetcher(FetchSurface):
         self._executor = executor or MediaExecutor(image_threads=config.image_threads, video_threads=config.video_threads)
         self._cache = DownloadCache.from_config(config)
         self._flights: SingleFlight[Payload] = SingleFlight()
+        self._places = FetchPlaces()
         self._loop = MediaLoop()
         context = ConnectorContext(config, self._policy, self._http, self._open_inner)
         for connector in self._connectors.connectors:
@@ -208,13 +210,15 @@ class MediaFetcher(FetchSurface):
         # Not by modality: a clip whose picture and sound are asked for at the same time is downloaded once.
         key = (url.text, max_bytes) if connector.is_shared else object()
         meter = Meter(budget)
-        while True:
-            is_late = self._flights.is_flying(key)
-            try:
-                return await self._flights.join(key, fetch, meter=meter)
-            except MediaTimeoutError:
-                if not is_late:  # who joined a flight that was under way has time left of its own, until `_patience` ends it
-                    raise
+        owner = object() if budget is None else budget
+        async with self._places.held(owner, url.host or "") if connector.is_shared else nullcontext():
+            while True:
+                is_late = self._flights.is_flying(key)
+                try:
+                    return await self._flights.join(key, fetch, meter=meter)
+                except MediaTimeoutError:
+                    if not is_late:  # who joined a flight that was under way has time left of its own, until `_patience` ends it
+                        raise
 
     async def _open_inner(self, url: MediaUrl, limits: FetchLimits) -> ByteStream:
         connector = self._connectors.find(url)

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 __all__ = ["HttpClient", "HttpConnector"]
 
 MAX_REDIRECTS: Final = 10
-MAX_CONNECTIONS: Final = 128
-MAX_CONNECTIONS_PER_HOST: Final = 32
 
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _TRANSIENT: Final = frozenset({408, 425, 429})
@@ -131,8 +129,7 @@ def _make_session(look_ups: LookUps, may_be_private: bool) -> aiohttp.ClientSess
     connector = aiohttp.TCPConnector(
         resolver=BoundedResolver(look_ups),
         use_dns_cache=False,
-        limit=MAX_CONNECTIONS,
-        limit_per_host=MAX_CONNECTIONS_PER_HOST,
+        limit=0,  # `FetchPlaces` says how many fetches run
         socket_factory=make_socket,
     )
     return aiohttp.ClientSession(
@@ -175,6 +172,8 @@ def _translated(url: MediaUrl) -> Iterator[None]:
         yield
     except aiohttp.ClientSSLError as error:
         raise MediaFetchError(f"{url.where}: no trusted TLS connection ({type(error).__name__}).", stage="fetch") from None
+    except aiohttp.ClientConnectorDNSError as error:
+        raise TransientFetchError(f"{url.where}: the look-up of the host name failed ({error.strerror or 'no address'}).") from None
     except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, OSError) as error:
         if refusals:
             raise refused_address(url, refusals[0]) from None
