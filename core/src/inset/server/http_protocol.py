@@ -7,12 +7,14 @@ from typing import Final
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from inset.server.http_heads import LimitedHeads
+
 __all__ = ["HttpProtocol"]
 
 _UPGRADE: Final = re.compile(rb"\r\nupgrade:", re.IGNORECASE)
 
 
-class HttpProtocol(HttpToolsProtocol):
+class HttpProtocol(LimitedHeads, HttpToolsProtocol):
     """Leaves offers to change to another protocol alone, as HTTP allows: Java's client makes one with each request.
 
     The parser would stop behind the headers for such an offer, and the body be lost.

@@ -88,7 +88,9 @@ def http_protocol() -> Any:
     try:
         from inset.server.http_protocol import HttpProtocol
     except ImportError:  # httptools is not installed, and h11, which is, leaves offers of other protocols alone by itself
-        return "h11"
+        from inset.server.http_heads import PlainHttpProtocol
+
+        return PlainHttpProtocol
     return HttpProtocol
 
 
