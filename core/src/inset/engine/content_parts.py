@@ -197,7 +197,7 @@ def _parse_object(kind: str, part: Mapping[Any, Any], policy: ContentPolicy, par
     if not policy.accept_objects and kind != "image_pil" and (value is None or isinstance(value, str)):
         return _by_url(modality, value, part, parameter, part.get("detail"))
     if not policy.accept_objects:
-        raise _refuse(f"A {modality} in memory can only be handed to LLM.chat; send a URL, or a data URL.", parameter)
+        raise _refuse(f"Media in memory can only be handed to LLM.chat; send the {modality} by URL, or as a data URL.", parameter)
     uuid = _uuid_of(part, parameter)
     if value is None and uuid is None:
         raise _refuse(f"A part of type {kind!r} needs its {modality} under {kind!r}.", parameter)
