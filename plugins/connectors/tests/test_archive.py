@@ -219,6 +219,18 @@ def test_bomb_before_the_member_of_a_packed_tar_ends_at_the_cap(make_fetcher: Ma
         fetch(make_fetcher(ArchiveConnector(), max_item_download_bytes=1_000_000), f"tar+{url}!/item")
 
 
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+@pytest.mark.parametrize("kind", [tarfile.REGTYPE, tarfile.GNUTYPE_SPARSE])
+def test_tar_is_not_searched_behind_a_member_that_says_it_is_endless(
+    make_fetcher: MakeFetcher, media_server: MediaServer, pack: Callable[[bytes], bytes], kind: bytes
+) -> None:
+    endless = tarfile.TarInfo("other")
+    endless.type, endless.size = kind, 2**40
+    url = media_server.serve("/archive", pack(endless.tobuf(tarfile.GNU_FORMAT) + make_tar({"item": PICTURE}, mode="w")))
+    with pytest.raises(TooLargeError):
+        fetch(make_fetcher(ArchiveConnector()), f"tar+{url}!/item")
+
+
 def test_zip_member_that_is_longer_than_it_says_is_never_given_further(make_fetcher: MakeFetcher, media_server: MediaServer) -> None:
     archive = bytearray(make_zip({"item": PICTURE}))
     directory = archive.rfind(b"PK\x01\x02")
@@ -252,6 +264,15 @@ def make_encrypted_zip() -> bytes:
     return bytes(archive)
 
 
+def make_cut_sparse_tar() -> bytes:
+    info = tarfile.TarInfo("other")
+    info.type = tarfile.GNUTYPE_SPARSE
+    header = bytearray(info.tobuf(tarfile.GNU_FORMAT))
+    header[482] = 1  # the map of its holes goes on in a block that is missing
+    header[148:156] = b"%06o\0 " % (sum(header[:148]) + 8 * ord(" ") + sum(header[156:]))
+    return bytes(header)
+
+
 def make_twin_zip() -> bytes:
     return make_zip({"item": PICTURE, "itel": b"other"}).replace(b"itel", b"item")
 
@@ -274,6 +295,7 @@ def make_twin_zip() -> bytes:
         ("tar", make_tar({"item": PICTURE})[:-100]),
         ("tar", make_tar({"item": PICTURE}, mode="w")[:5000]),
         ("tar", make_tar({"item": PICTURE}, mode="w:xz")),
+        ("tar", make_cut_sparse_tar()),
         ("tar", gzip.compress(b"no archive at all")),
         ("tar", b"\x1f\x8bno gzip"),
     ],

@@ -59,6 +59,7 @@ def find_tar_member(data: bytes, name: str, limits: FetchLimits) -> Member:
                 raise MediaFetchError("The tar archive has too many members.", stage="fetch")
             if info.name.removeprefix("./") == name:
                 return _take(archive, info)
+            limits.check_size(archive.offset)  # where the next header lies; on the way to one behind the end tarfile would read for years
     raise MediaFetchError("The tar archive has no member of that name.", stage="fetch")
 
 
@@ -79,5 +80,5 @@ def _unpack(member: IO[bytes]) -> Generator[bytes, None, None]:
 def _damage_named() -> Iterator[None]:
     try:
         yield
-    except (tarfile.TarError, zlib.error, EOFError, OSError, RecursionError, ValueError) as error:
+    except (tarfile.TarError, zlib.error, EOFError, IndexError, OSError, RecursionError, ValueError) as error:
         raise MediaFetchError(f"The tar archive is damaged, or none ({type(error).__name__}).", stage="fetch") from None
