@@ -12,8 +12,9 @@ import pytest
 
 from inset.config import MediaConfig
 from inset.errors import MediaFetchError, MediaPolicyError, MediaTimeoutError, TooLargeError
-from inset.media.data_url import MAX_FRAMES, MAX_HEADER_CHARACTERS
+from inset.media.data_url import MAX_HEADER_CHARACTERS
 from inset.media.fetch_places import MAX_SHARED, MAX_SHARED_PER_HOST
+from inset.media.frame_list import MOST_FRAMES
 from inset.media.gather import MAX_AT_ONCE
 from inset.media.http import MAX_REDIRECTS
 from inset.media.look_ups import LOOK_UP_SECONDS, MAX_LOOK_UPS, MAX_LOOK_UPS_OF_KNOWN_HOSTS, MAX_LOOK_UPS_PER_DOMAIN
@@ -26,7 +27,7 @@ HOW_TO = (DOCS / "how-to" / "write-a-connector.md").read_text("utf-8")
 FIXED_LIMITS = (
     int(LOOK_UP_SECONDS),
     MAX_AT_ONCE,
-    MAX_FRAMES,
+    MOST_FRAMES,
     MAX_HEADER_CHARACTERS,
     MAX_LOOK_UPS,
     MAX_LOOK_UPS_OF_KNOWN_HOSTS,

@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from inset.inputs import ItemPlan, ItemTensors, MediaIOFactory, MultiModalFeature, PlaceholderRange, ProcessedPrompt, runs_from_mask
     from inset.media.connector import ConnectorContext, MediaConnector
     from inset.media.decoded import AudioSamples, ImagePixels, VideoFrames
+    from inset.media.frame_list import MOST_FRAMES
     from inset.media.header import MediaHeader
     from inset.media.image import ImageIO
     from inset.media.io import MediaIO
@@ -87,6 +88,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "JSON",
+    "MOST_FRAMES",
     "AttentionLayerSpec",
     "AudioSamples",
     "AuthenticationError",
@@ -202,6 +204,7 @@ __all__ = [
 
 _HOMES: Final = {
     "JSON": "inset.identity",
+    "MOST_FRAMES": "inset.media.frame_list",
     "AttentionLayerSpec": "inset.modeling.interfaces",
     "AudioSamples": "inset.media.decoded",
     "AuthenticationError": "inset.errors",

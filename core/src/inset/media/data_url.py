@@ -10,7 +10,7 @@ from typing import ClassVar, Final
 
 from inset.errors import MediaFetchError, TooLargeError
 from inset.media.connector import MediaConnector
-from inset.media.frame_list import FRAME_LIST_MAGIC, frame_prefix
+from inset.media.frame_list import FRAME_LIST_MAGIC, MOST_FRAMES, frame_prefix
 from inset.media.stream import ByteStream, FetchLimits
 from inset.media.url import MediaUrl
 
@@ -20,7 +20,6 @@ SLICE_CHARACTERS: Final = 1024 * 1024
 """Decoded in one piece while the interpreter lock is held: a fraction of a millisecond."""
 
 MAX_HEADER_CHARACTERS: Final = 1024
-MAX_FRAMES: Final = 65_536
 FRAMES_IN_A_ROW: Final = 64
 _JPEG: Final = b"\xff\xd8"
 _WHITE_SPACE: Final = b" \t\r\n\f\v"
@@ -61,8 +60,8 @@ async def _decode(text: str, start: int) -> AsyncIterator[bytes]:
 
 
 async def _decode_frames(text: str, start: int) -> AsyncIterator[bytes]:
-    if text.count(",", start) >= MAX_FRAMES:
-        raise TooLargeError(f"The data: URL lists more than {MAX_FRAMES} frames.", stage="fetch")
+    if text.count(",", start) >= MOST_FRAMES:
+        raise TooLargeError(f"The data: URL lists more than {MOST_FRAMES} frames.", stage="fetch")
     pieces: list[bytes] = [FRAME_LIST_MAGIC]
     while start <= len(text):
         end = text.find(",", start)

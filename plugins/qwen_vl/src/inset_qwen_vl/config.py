@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from inset.api import JSON, Checkpoint, ConfigError, InvalidRequestError, MediaOptions, check_resample
+from inset.api import JSON, MOST_FRAMES, Checkpoint, ConfigError, InvalidRequestError, MediaOptions, check_resample
 
 __all__ = [
     "PixelConfig",
@@ -19,7 +19,6 @@ __all__ = [
     "read_sampling_config",
 ]
 
-_MOST_FRAMES: Final = 65_536
 _MOST_PIXELS: Final = 2**32
 """More than any picture has and any context holds; sizes under it can be computed with."""
 
@@ -230,7 +229,8 @@ def read_sampling_config(checkpoint: Checkpoint) -> SamplingConfig:
     given = _given(checkpoint, "video")
     names = ("fps", "num_frames", "min_frames", "max_frames", "temporal_patch_size")
     config = SamplingConfig(**{name: given[name] for name in names if name in given})
-    if config.fps <= 0 or not 1 <= config.min_frames <= config.max_frames or (config.num_frames or 1) < 1:
+    config = replace(config, max_frames=min(config.max_frames, MOST_FRAMES))
+    if config.fps <= 0 or not 1 <= config.min_frames <= config.max_frames or not 1 <= (config.num_frames or 1) <= MOST_FRAMES:
         raise ConfigError(f"The config for videos of the checkpoint {checkpoint.folder.name!r} cannot be sampled by: {config}.")
     return config
 
@@ -242,10 +242,10 @@ def apply_sampling_options(config: SamplingConfig, options: Mapping[str, JSON]) 
         InvalidRequestError: An option is unknown, or a value out of range.
     """
     reader = MediaOptions("video", options)
-    num_frames = reader.integer("num_frames", None, minimum=1, maximum=_MOST_FRAMES)
+    num_frames = reader.integer("num_frames", None, minimum=1, maximum=MOST_FRAMES)
     fps = reader.number("fps", None, above=0)
-    min_frames = reader.integer("min_frames", None, minimum=1, maximum=_MOST_FRAMES)
-    max_frames = reader.integer("max_frames", None, minimum=1, maximum=_MOST_FRAMES)
+    min_frames = reader.integer("min_frames", None, minimum=1, maximum=MOST_FRAMES)
+    max_frames = reader.integer("max_frames", None, minimum=1, maximum=MOST_FRAMES)
     reader.finish()
     if num_frames is not None and fps is not None:
         raise reader.wrong("num_frames", num_frames, "left out where fps is given")
