@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -15,7 +17,9 @@ from inset.errors import InvalidRequestError
 from inset.testing.family import FamilyBench
 from inset.testing.headers import image_header, video_header
 from inset_qwen_vl import plugin
-from inset_qwen_vl.info import QwenVLDummyInputs
+from inset_qwen_vl.config import PixelConfig
+from inset_qwen_vl.largest import QwenVLDummyInputs
+from inset_qwen_vl.resizing import bound_squares, resize_image, resize_video
 
 if TYPE_CHECKING:
     from inset.processing.processor import MultiModalProcessor
@@ -139,8 +143,48 @@ def test_the_largest_dummy_video_fits_the_context(make_processor: MakeProcessor,
 PIXELS = 5_000_000
 
 
+def sizes_that_gain_from_rounding(squares: float, rng: random.Random) -> Iterator[tuple[int, int]]:
+    """Sizes that become a little more than a few whole merged squares high when they are grown or shrunk to so many."""
+    for _ in range(40):
+        height, rows = rng.randint(1, 200), rng.randint(1, math.isqrt(int(squares)) + 2)
+        yield height, min(200 * height, max(height, int(height * squares / rows**2) - rng.choice((0, 0, 1, -1))))
+        yield height, 200 * height
+    yield from random_sizes(40, seed=rng.randrange(100))
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["each", "all frames share"])
+def test_no_size_makes_more_squares_than_the_bound(shared: bool) -> None:
+    rng = random.Random(4)
+    for number in range(300):
+        most = int(784 * 10 ** rng.uniform(0, 5))
+        config = PixelConfig(
+            patch_size=14,
+            merge_size=2,
+            temporal_patch_size=rng.choice((1, 2, 2, 3)),
+            min_pixels=max(1, int(most * rng.choice((1, 1, 0.99, 0.9, 0.01)))),
+            max_pixels=most,
+            counts_all_frames=shared,
+            cap_pixels_per_frame=number % 3 == 0,
+            max_video_tokens=rng.choice((20, 768, 128000)),
+            mean=(0.5,) * 3,
+            std=(0.5,) * 3,
+            scale=1 / 255,
+        )
+        num_frames = rng.choice((1, 2, 3, 5, 7, rng.randint(1, 768)))
+        image, video = bound_squares(config), bound_squares(config, num_frames=num_frames)
+        for pixels in (config.min_pixels, config.max_pixels):
+            for size in sizes_that_gain_from_rounding(pixels / 784 / (num_frames if shared else 1), rng):
+                if max(size) <= 200 * min(size):
+                    assert math.prod(resize_image(size, config)) <= 784 * image, (size, config)
+                    assert math.prod(resize_video(num_frames, size, config)) <= 784 * video, (size, num_frames, config)
+
+
 @pytest.mark.parametrize("max_frames", [5, 8, 64, 768])
-@pytest.mark.parametrize("options", [{}, {"video": {"min_pixels": 100_000, "max_pixels": PIXELS}}], ids=["plain", "operator's options"])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"video": {"min_pixels": 100_000, "max_pixels": PIXELS}}, {"min_pixels": PIXELS - 123_456, "max_pixels": PIXELS}],
+    ids=["plain", "operator's options", "hardly a choice"],
+)
 @pytest.mark.parametrize("family", ["qwen2_vl", "qwen3_vl"])
 def test_no_video_takes_more_tokens_than_the_largest_whatever_its_number_of_frames(
     make_checkpoint: Callable[..., Any], family: str, options: dict[str, Any], max_frames: int
@@ -150,14 +194,21 @@ def test_no_video_takes_more_tokens_than_the_largest_whatever_its_number_of_fram
     folder = make_checkpoint(family, video={"max_frames": max_frames, "patch_size": patch_size}).folder
     rng = random.Random(6)
     with FamilyBench(plugin, folder) as bench:
-        processor = bench.build(mm_processor_kwargs=options).processor
-        most, scoped = processor.info.max_tokens_per_item("video"), processor.info.scope_processor_kwargs({})["video"]
-        for height, width in [(2050, 2932), *random_sizes(300, seed=8)]:
+        built = bench.build(mm_processor_kwargs=options)
+        processor, scoped = built.processor, built.processor.info.scope_processor_kwargs({})["video"]
+        most = processor.info.max_tokens_per_item("video")
+        for height, width in [
+            (2050, 2932),
+            *random_sizes(200, seed=8),
+            *((short, 200 * short - rng.randint(0, 9)) for short in range(1, 60)),
+        ]:
             if max(height, width) > 200 * min(height, width):
                 continue
             for num_frames in {rng.randint(1, max_frames), rng.randint(1, 5)}:
-                plan = processor.plan("video", video_header(num_frames, height, width), options=scoped)
+                header = replace(video_header(num_frames, height, width), fps=rng.choice((0.02, 1.0, 24.0)))
+                plan = processor.plan("video", header, options=scoped)
                 assert plan.num_tokens <= most, (num_frames, height, width)
+        assert built.dummy_inputs.get_largest_plan(processor, "video").num_tokens >= 0.75 * min(most, 32768)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

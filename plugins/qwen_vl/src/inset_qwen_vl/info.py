@@ -10,7 +10,6 @@ import numpy as np
 
 from inset.api import (
     JSON,
-    DummyInputsBuilder,
     InvalidRequestError,
     ItemPlan,
     MediaHeader,
@@ -27,10 +26,12 @@ from inset_qwen_vl.config import (
     read_prompt_config,
     read_sampling_config,
 )
-from inset_qwen_vl.largest import find_largest_image, find_largest_video
-from inset_qwen_vl.resizing import resize_image, resize_video
+from inset_qwen_vl.resizing import bound_squares, resize_image, resize_video
 
-__all__ = ["Layout", "Qwen2VLProcessingInfo", "Qwen3VLProcessingInfo", "Qwen25VLProcessingInfo", "QwenVLDummyInputs"]
+__all__ = ["SLOW_FPS", "Layout", "Qwen2VLProcessingInfo", "Qwen3VLProcessingInfo", "Qwen25VLProcessingInfo"]
+
+SLOW_FPS: Final = 0.01
+"""Of the largest video: the times of its frames are written with as many digits as those of any video of a day."""
 
 _UNKNOWN_FPS: Final = 24.0
 _NUMBER_BYTES: Final = 8
@@ -90,28 +91,27 @@ class Qwen2VLProcessingInfo(ProcessingInfo):
         return {"min_pixels": config.min_pixels, "max_pixels": most}
 
     def max_tokens_per_item(self, modality: str) -> int:
-        """Returns the tokens of the largest image or video that the checkpoint and the operator's options allow."""
-        return self.plan_item(self.largest_header(modality), self._operator_pixels(modality)).num_tokens
-
-    def largest_header(self, modality: str, *, max_tokens: int | None = None) -> MediaHeader:
-        """Returns the header of an item that takes the most tokens under the operator's options.
-
-        Args:
-            modality: ``image`` or ``video``.
-            max_tokens: Take no more than the context holds, where smaller ones are allowed.
-        """
-        config = self._operator_pixels(modality)
+        """Returns tokens that no image or video has more of under the options of the checkpoint and the operator."""
+        config = self.operator_pixels(modality)
         if modality == "image":
-            return find_largest_image(config, max_tokens=max_tokens)
-        sampling = apply_sampling_options(self.sampling, self.context.media_config.media_io_kwargs.get(modality, {}))
-        return find_largest_video(
-            config,
-            sampling.num_frames or sampling.max_frames,
-            count_tokens=lambda header: self.plan_item(header, config).num_tokens,
-            max_tokens=max_tokens,
-        )
+            return bound_squares(config)
+        header = MediaHeader(modality="video", width=1, height=1, num_frames=self.most_frames, fps=SLOW_FPS, decoded_bytes=0)
+        plan = self.plan_item(header, config)
+        return plan.num_tokens - plan.num_embeds + max(self.bound_embeds(config, count) for count in range(1, self.most_frames + 1))
 
-    def _operator_pixels(self, modality: str) -> PixelConfig:
+    def bound_embeds(self, config: PixelConfig, num_frames: int) -> int:
+        """Returns embeds that no video with so many frames has more of."""
+        steps, squares = -(-num_frames // config.temporal_patch_size), bound_squares(config, num_frames=num_frames)
+        return self.count_kept((steps, config.merge_size, squares * config.merge_size), config.pruning_rate)
+
+    @property
+    def most_frames(self) -> int:
+        """Most frames of a video that are looked at under the options of the operator."""
+        sampling = apply_sampling_options(self.sampling, self.context.media_config.media_io_kwargs.get("video", {}))
+        return sampling.num_frames or sampling.max_frames
+
+    def operator_pixels(self, modality: str) -> PixelConfig:
+        """Returns how images or frames become patches under the options of the operator."""
         return apply_options(self.pixels[modality], self.scope_processor_kwargs({})[modality])
 
     def plan_item(self, header: MediaHeader, config: PixelConfig) -> ItemPlan:
@@ -278,15 +278,6 @@ class Qwen3VLProcessingInfo(Qwen2VLProcessingInfo):
             tokens.extend([prompt.video_token_id] * per_step)
             tokens.append(prompt.vision_end_token_id)
         return PlaceholderContent(tokens, self.lay_out(num_embeds, details).is_embed)
-
-
-class QwenVLDummyInputs(DummyInputsBuilder):
-    """The largest image and the largest video that the context holds; for all families."""
-
-    def get_largest_header(self, modality: str) -> MediaHeader:
-        """Returns the header of that item."""
-        assert isinstance(self.info, Qwen2VLProcessingInfo)
-        return self.info.largest_header(modality, max_tokens=self.info.max_model_len)
 
 
 def _numbers(fields: Mapping[str, np.ndarray[Any, Any]], name: str, *, default: Sequence[float]) -> list[float]:

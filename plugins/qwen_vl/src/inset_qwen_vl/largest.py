@@ -1,48 +1,47 @@
-"""The images and videos that take the most tokens: what the encoder's limits and the measurement of memory go by."""
+"""The images and videos that take the most tokens, or nearly: what the measurement of memory goes by."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
+from functools import partial
 
-from inset.api import MediaHeader
+from inset.api import DummyInputsBuilder, MediaHeader
 from inset_qwen_vl.config import PixelConfig
+from inset_qwen_vl.info import SLOW_FPS, Qwen2VLProcessingInfo
 from inset_qwen_vl.resizing import find_largest_size
 
-__all__ = ["find_largest_image", "find_largest_video"]
-
-_FPS: Final = 24.0
-_FEW: Final = 9
-"""Counts of frames that are tried besides the most: where all frames share the pixels, rounding favours 5 of them most."""
+__all__ = ["QwenVLDummyInputs"]
 
 
-def find_largest_image(config: PixelConfig, *, max_tokens: int | None = None) -> MediaHeader:
-    """Returns the header of an image that takes the most tokens, and about `max_tokens` where that is fewer."""
-    height, width = find_largest_size(_limited(config, max_tokens))
-    return MediaHeader(modality="image", width=width, height=height, decoded_bytes=3 * height * width)
+class QwenVLDummyInputs(DummyInputsBuilder):
+    """The largest image and the largest video that the context holds under the options of the operator; for all families."""
+
+    def get_largest_header(self, modality: str) -> MediaHeader:
+        """Returns the header of that item."""
+        info = self.info
+        assert isinstance(info, Qwen2VLProcessingInfo)
+        config = info.operator_pixels(modality)
+        if modality == "video":
+            return _find_largest_video(info, config, max_tokens=info.max_model_len)
+        height, width = find_largest_size(_limited(config, info.max_model_len))
+        return MediaHeader(modality="image", width=width, height=height, decoded_bytes=3 * height * width)
 
 
-def find_largest_video(
-    config: PixelConfig, most_frames: int, *, count_tokens: Callable[[MediaHeader], int], max_tokens: int | None = None
-) -> MediaHeader:
+def _find_largest_video(info: Qwen2VLProcessingInfo, config: PixelConfig, *, max_tokens: int | None) -> MediaHeader:
     """Returns the header of a video that takes the most tokens, or of one with fewer and smaller frames that takes `max_tokens` at most.
 
-    Args:
-        config: How frames become patches.
-        most_frames: Most frames that are looked at.
-        count_tokens: Returns the tokens of a header.
-        max_tokens: Most tokens, or None; one frame of the fewest pixels may still take more.
+    One frame of the fewest pixels may still take more.
     """
     sharing = config.temporal_patch_size if config.counts_all_frames else 1  # two frames that share the pixels are one step of tokens
     limited = _limited(config, None if max_tokens is None else max_tokens * sharing)
+    most_frames = info.most_frames
     while True:
-        counts = {*range(1, min(_FEW, most_frames) + 1), *range(max(1, most_frames - 3), most_frames + 1)}
-        header = max((_make_header(count, limited) for count in sorted(counts)), key=count_tokens)
-        num_tokens = count_tokens(header)
-        if max_tokens is None or num_tokens <= max_tokens or most_frames == 1:
+        num_frames = max(range(1, most_frames + 1), key=partial(info.bound_embeds, limited))
+        header = _make_video_header(num_frames, limited)
+        num_tokens = info.plan_item(header, config).num_tokens
+        if max_tokens is None or num_tokens <= max_tokens or num_frames == 1:
             return header
-        most_frames = max(1, most_frames * max_tokens // num_tokens)
+        most_frames = max(1, num_frames * max_tokens // num_tokens)
         if config.counts_all_frames:
             limited = _limited(limited, limited.max_pixels * max_tokens // num_tokens // config.factor**2)
 
@@ -54,7 +53,7 @@ def _limited(config: PixelConfig, max_tokens: int | None) -> PixelConfig:
     return replace(config, min_pixels=min(config.min_pixels, most), max_pixels=min(config.max_pixels, most))
 
 
-def _make_header(num_frames: int, config: PixelConfig) -> MediaHeader:
+def _make_video_header(num_frames: int, config: PixelConfig) -> MediaHeader:
     height, width = find_largest_size(config, num_frames=num_frames)
     return MediaHeader(
         modality="video",
@@ -62,9 +61,9 @@ def _make_header(num_frames: int, config: PixelConfig) -> MediaHeader:
         height=height,
         num_frames=num_frames,
         total_num_frames=num_frames,
-        fps=_FPS,
+        fps=SLOW_FPS,
         frame_indices=tuple(range(num_frames)),
-        timestamps_seconds=tuple(index / _FPS for index in range(num_frames)),
-        duration_seconds=num_frames / _FPS,
+        timestamps_seconds=tuple(index / SLOW_FPS for index in range(num_frames)),
+        duration_seconds=num_frames / SLOW_FPS,
         decoded_bytes=3 * num_frames * height * width,
     )

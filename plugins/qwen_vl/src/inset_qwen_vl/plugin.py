@@ -18,7 +18,7 @@ def register_processors(registry: ProcessorRegistry) -> None:
             model_type,
             processor="inset_qwen_vl.processing:QwenVLProcessor",
             info=f"inset_qwen_vl.info:{family}ProcessingInfo",
-            dummy_inputs="inset_qwen_vl.info:QwenVLDummyInputs",
+            dummy_inputs="inset_qwen_vl.largest:QwenVLDummyInputs",
         )
 
 

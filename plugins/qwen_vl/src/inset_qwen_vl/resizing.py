@@ -8,9 +8,11 @@ from typing import Final, NamedTuple
 from inset.api import InvalidRequestError
 from inset_qwen_vl.config import PixelConfig
 
-__all__ = ["find_largest_size", "resize_image", "resize_video"]
+__all__ = ["bound_squares", "find_largest_size", "resize_image", "resize_video"]
 
 _MAX_RATIO: Final = 200
+_ROUNDING: Final = 1 + 1e-9
+"""More than floating point is wrong by."""
 
 
 def resize_image(size: tuple[int, int], config: PixelConfig) -> tuple[int, int]:
@@ -89,14 +91,29 @@ def _fit(size: tuple[int, int], factor: int, limits: _Limits) -> tuple[int, int]
     return new_height, new_width
 
 
-def find_largest_size(config: PixelConfig, *, num_frames: int | None = None) -> tuple[int, int]:
-    """Returns the (height, width) of an image that takes the most tokens, or of the frames of a video with so many of them.
+def bound_squares(config: PixelConfig, *, num_frames: int | None = None) -> int:
+    """Returns how many merged squares an image, or a frame of a video with so many of them, has at most, whatever its size.
 
-    Most are reached where the limit on pixels divides well, and by thin pictures where it is so small that a side stops at one token.
+    A shrunk side is rounded down, but not below one square, and a grown one up: thin pictures can have more than `max_pixels` allow.
+    """
+    limits = _Limits(config.min_pixels, config.max_pixels) if num_frames is None else _share(num_frames, config)
+    shared = limits.num_frames * config.factor**2 / _ROUNDING
+    most, least = limits.max_pixels / shared, limits.min_pixels / shared
+    shrunk = math.isqrt(int(min(most, _MAX_RATIO) * _MAX_RATIO))
+    rows, columns = math.floor(math.sqrt(least / _MAX_RATIO)) + 1, math.floor(math.sqrt(least * _MAX_RATIO)) + 1
+    # Grown sides of r and c squares have r * c = least before they are rounded up; (r + 1) * (c + 1) is most where r is smallest.
+    grown = max(rows * columns, math.floor((rows + 1) * (least / rows + 1)))
+    return max(_count_squares(limits, config), shrunk, grown)
+
+
+def find_largest_size(config: PixelConfig, *, num_frames: int | None = None) -> tuple[int, int]:
+    """Returns the (height, width) of an image that takes the most tokens, or of the frames of a video with so many of them, or nearly.
+
+    Most are reached where the limit on pixels divides well, and by thin pictures where a side stops at one token, or is rounded up.
     """
     factor = config.factor
     limits = _Limits(config.min_pixels, config.max_pixels) if num_frames is None else _share(num_frames, config)
-    most = max(1, limits.max_pixels // (limits.rounded_frames * factor * factor))
+    most = _count_squares(limits, config)
     even = [(rows * factor, most // rows * factor) for rows in range(1, math.isqrt(most) + 1) if most // rows <= _MAX_RATIO * rows]
     thin = [(scale, scale * ratio) for ratio in range(1, _MAX_RATIO + 1) for scale in (1, 4 * factor)]
 
@@ -105,3 +122,8 @@ def find_largest_size(config: PixelConfig, *, num_frames: int | None = None) -> 
         return height * width, -abs(height - width)
 
     return max([*even, *thin], key=count)
+
+
+def _count_squares(limits: _Limits, config: PixelConfig) -> int:
+    """Merged squares that fit into the most pixels; frames that were rounded up count only where nothing is shrunk."""
+    return max(1, limits.max_pixels // (min(limits.num_frames, limits.rounded_frames) * config.factor**2))
