@@ -225,6 +225,9 @@ def test_options_are_checked_before_anything_is_decoded(
     assert square[0, 0].tolist() == [int(value * 255) for value in preprocessor_configs["llava"]["image_mean"]]
     unscaled = make_processor(preprocessor={**preprocessor_configs["llava"], "do_normalize": False})
     np.testing.assert_array_equal(materialize(unscaled, picture(40, 80))["pixel_values"], square, "the padding stays the mean")
+    assert llava.info.processor_options("image") == {"do_pad", "resample"}
+    fixed = make_processor(preprocessor={**preprocessor_configs["llava"], "do_center_crop": False})
+    assert fixed.info.processor_options("image") == {"resample"}, "without the square an image's size would depend on its sides"
     cropped = materialize(llava, picture(40, 80), do_pad=False)["pixel_values"]
     np.testing.assert_array_equal(cropped, materialize(clip, picture(40, 80))["pixel_values"])
 
@@ -237,6 +240,9 @@ def test_options_are_checked_before_anything_is_decoded(
         ("llava", {"crop_size": {"height": 224, "width": 224}}, "takes 336x336"),
         ("llava", {"do_center_crop": False}, "takes one size"),
         ("llava", {"size": {"area": 3}}, "size of the preprocessor config"),
+        ("llava", {"size": {"shortest_edge": 336, "longest_edge": "long"}}, "preprocessor config of the checkpoint .* 'long'"),
+        ("llava", {"resample": 1}, "preprocessor config of the checkpoint .* resample must be"),
+        ("llava", {"image_mean": "grey"}, "preprocessor config of the checkpoint .* 'g'"),
         ("llava_next", {"image_grid_pinpoints": [[336, 500]]}, "divides image_grid_pinpoints"),
     ],
 )

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from inset.api import Checkpoint, ConfigError
+from inset.api import Checkpoint, ConfigError, InvalidRequestError, check_resample
 
 __all__ = ["ImageConfig", "PromptConfig", "read_image_config", "read_pinpoints", "read_prompt_config"]
 
@@ -93,7 +93,7 @@ def read_image_config(checkpoint: Checkpoint) -> ImageConfig:
     """Reads the checkpoint's preprocessor config.
 
     Raises:
-        ConfigError: The image processor is another one, or a size cannot be read.
+        ConfigError: The image processor is another one, or a value cannot be used.
     """
     given = checkpoint.preprocessor_config
     is_next = checkpoint.model_type == "llava_next"
@@ -102,6 +102,13 @@ def read_image_config(checkpoint: Checkpoint) -> ImageConfig:
     if kind not in _DEFAULTS or is_next != (kind == "LlavaNextImageProcessor"):
         raise ConfigError(f"{kind!r} is not an image processor that model_type {checkpoint.model_type!r} is served with.")
     settings = {"image_std": _CLIP_STD, "resample": 3, **_DEFAULTS[kind], **{k: v for k, v in given.items() if v is not None}}
+    try:
+        return _read_settings(kind, settings)
+    except (InvalidRequestError, TypeError, ValueError) as error:
+        raise ConfigError(f"The preprocessor config of the checkpoint {checkpoint.folder.name!r}: {error}") from error
+
+
+def _read_settings(kind: str, settings: Mapping[str, Any]) -> ImageConfig:
     shortest, longest, size = _read_size(settings["size"])
     crop = settings.get("crop_size") if settings["do_center_crop"] else None
     normalizes = settings.get("do_normalize", True)
@@ -114,7 +121,7 @@ def read_image_config(checkpoint: Checkpoint) -> ImageConfig:
         crop_size=None if crop is None else _read_crop(crop),
         pads_to_square=kind == "LlavaImageProcessor" and bool(settings.get("do_pad", False)),
         pad_color=_pad_color(_per_channel(settings["image_mean"])),
-        resample=int(settings["resample"]),
+        resample=check_resample(settings["resample"]),
         mean=_per_channel(settings["image_mean"]) if normalizes else (0.0, 0.0, 0.0),
         std=_per_channel(settings["image_std"]) if normalizes else (1.0, 1.0, 1.0),
         scale=float(settings.get("rescale_factor", 1 / 255)) if settings.get("do_rescale", True) else 1.0,
@@ -125,7 +132,8 @@ def _read_size(size: Any) -> tuple[int | None, int | None, tuple[int, int] | Non
     if isinstance(size, int):
         return size, None, None
     if isinstance(size, Mapping) and size.get("shortest_edge"):
-        return int(size["shortest_edge"]), size.get("longest_edge"), None
+        longest = size.get("longest_edge")
+        return int(size["shortest_edge"]), None if longest is None else int(longest), None
     if isinstance(size, Mapping) and size.get("height") and size.get("width"):
         return None, None, (int(size["height"]), int(size["width"]))
     raise ConfigError(f"size of the preprocessor config must name shortest_edge, or height and width, not {size!r}.")

@@ -68,8 +68,10 @@ class LlavaProcessingInfo(ProcessingInfo):
         return self.tokenizer.id_to_token(self.prompt.image_token_id) or "<image>"
 
     def processor_options(self, modality: str) -> frozenset[str]:
-        """``resample``, and ``do_pad`` for the image processor that pads to a square."""
-        return self.options if self.image.kind == "LlavaImageProcessor" else self.options - {"do_pad"}
+        """``resample``, and ``do_pad`` for the image processor that pads to a square, where images have one size without it."""
+        image = self.image
+        can_choose = image.kind == "LlavaImageProcessor" and (image.crop_size is not None or image.size is not None)
+        return self.options if can_choose else self.options - {"do_pad"}
 
     def max_tokens_per_item(self, modality: str) -> int:
         """Returns the prompt tokens of any image: all take the same."""
