@@ -1,14 +1,22 @@
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Self
 
 import pytest
 import torch
 
+from inset.checkpoint import Checkpoint
 from inset.errors import ConfigError
+from inset.modeling import loading
 from inset.modeling.interfaces import LoadOptions
-from inset.modeling.loading import build_module
+from inset.modeling.loading import build_module, load_adapter
 from inset.modeling.rotary import check_rotary_frequencies
+from inset.modeling.transformers_adapter import TransformersAdapter
+
+CPU = torch.device("cpu")
 
 LONG = {"rope_type": "longrope", "rope_theta": 1e4, "short_factor": [1.0] * 8, "long_factor": [4.0] * 8, "factor": 2.0}
 LONG["original_max_position_embeddings"] = 64
@@ -30,7 +38,7 @@ def test_frequencies_that_would_change_while_serving_refuse_the_model_by_name(
 
     longest = 64 if parameters is LONG else 128
     with pytest.raises(ConfigError, match=f"'llama' has .*{parameters['rope_type']!r}.* --max-model-len {longest} or less"):
-        build_module(LlamaModel, config(parameters), LoadOptions(torch.device("cpu"), torch.float32, "eager", max_model_len))
+        build_module(LlamaModel, config(parameters), LoadOptions(CPU, torch.float32, "eager", max_model_len))
 
 
 @pytest.mark.parametrize(
@@ -46,6 +54,23 @@ def test_frequencies_that_would_change_while_serving_refuse_the_model_by_name(
 )
 def test_frequencies_that_stay_are_served(parameters: dict[str, Any] | None, max_model_len: int | None) -> None:
     check_rotary_frequencies(config(parameters), max_model_len)
+
+
+def test_an_adapter_that_builds_its_module_by_itself_is_checked_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    class OwnAdapter(TransformersAdapter):
+        @classmethod
+        def load(cls, checkpoint: Checkpoint, options: LoadOptions) -> Self:
+            configs = SimpleNamespace(text_config=config(DYNAMIC), get_text_config=lambda: config(DYNAMIC))
+            return cls(SimpleNamespace(model=SimpleNamespace(language_model=None), config=configs))
+
+        def encode(self, modality: str, items: Sequence[Mapping[str, torch.Tensor]]) -> Sequence[torch.Tensor]:
+            return []
+
+    monkeypatch.setattr(loading, "load_object", lambda target: OwnAdapter)
+    checkpoint = Checkpoint(folder=Path("nowhere"), config={})
+    assert isinstance(load_adapter("own", checkpoint, LoadOptions(CPU, torch.float32, "eager", 128)), OwnAdapter)
+    with pytest.raises(ConfigError, match="dynamic"):
+        load_adapter("own", checkpoint, LoadOptions(CPU, torch.float32, "eager", 129))
 
 
 def test_each_kind_of_layer_is_checked() -> None:

@@ -12,6 +12,7 @@ from inset.checkpoint import Checkpoint
 from inset.errors import ConfigError, PluginContractError
 from inset.modeling.interfaces import LoadOptions, ModelAdapter
 from inset.modeling.rotary import check_rotary_frequencies
+from inset.modeling.transformers_adapter import TransformersAdapter
 from inset.registry import load_object
 
 __all__ = ["build_module", "load_adapter", "load_weights", "resolve_device", "resolve_dtype"]
@@ -77,7 +78,10 @@ def load_adapter(target: str, checkpoint: Checkpoint, options: LoadOptions) -> M
     if not (isinstance(adapter_class, type) and issubclass(adapter_class, ModelAdapter)):
         raise PluginContractError(f"{target!r} is registered as a model adapter, but is no subclass of inset.api.ModelAdapter.")
     with torch.inference_mode():
-        return adapter_class.load(checkpoint, options)
+        adapter = adapter_class.load(checkpoint, options)
+    if isinstance(adapter, TransformersAdapter):  # its module need not come from `build_module`, which refuses before weights are read
+        check_rotary_frequencies(adapter.module.config.get_text_config(), options.max_model_len)
+    return adapter
 
 
 class _ParametersOnMeta(TorchFunctionMode):
