@@ -20,7 +20,8 @@ __all__ = ["Qwen2VLSampler", "Qwen3VLSampler", "video_io_factory"]
 class Qwen2VLSampler:
     """Frames at a steady rate from the first one on, as many as fill temporal patches; for Qwen2-VL and Qwen2.5-VL.
 
-    A video with fewer frames than one patch gives all it has, and `num_frames` at most those: transformers refuses both.
+    A video with fewer frames than one patch gives all it has, and `num_frames` at most those: transformers refuses both. By rounding it
+    can ask for one frame more, behind the end of the video.
 
     Source: transformers 5.24 ``Qwen2VLVideoProcessor.sample_frames``.
     """
@@ -36,9 +37,8 @@ class Qwen2VLSampler:
         """Returns positions among the frames of a video; see `VideoSampler.sample`."""
         total = facts.num_frames
         count = min(self._count(facts), total) or total
-        step = total / count
         # In float32, as transformers counts: a position can come out one frame earlier than in exact arithmetic.
-        positions = (np.arange(math.ceil(total / step), dtype=np.float64) * step).astype(np.float32).astype(np.int64)
+        positions = (np.arange(count, dtype=np.float64) * (total / count)).astype(np.float32).astype(np.int64)
         return [int(position) for position in positions.clip(max=total - 1)]
 
     def _count(self, facts: VideoFacts) -> int:
