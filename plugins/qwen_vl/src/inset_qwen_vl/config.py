@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from inset.api import JSON, MOST_FRAMES, Checkpoint, ConfigError, InvalidRequestError, MediaOptions, check_resample
@@ -154,8 +154,8 @@ def read_pixel_config(checkpoint: Checkpoint, modality: str) -> PixelConfig:
     if not settings.get("do_resize", True):
         raise ConfigError(f"{kind} of this checkpoint does not resize (do_resize is false); the vision tower takes multiples of a patch.")
     normalizes = settings.get("do_normalize", True)
-    min_pixels, max_pixels = _read_pixels(settings, defaults["size"])
     try:
+        min_pixels, max_pixels = _read_pixels(settings, defaults["size"])
         config = PixelConfig(
             patch_size=int(settings["patch_size"]),
             merge_size=int(settings["merge_size"]),
@@ -229,6 +229,8 @@ def read_sampling_config(checkpoint: Checkpoint) -> SamplingConfig:
     given = _given(checkpoint, "video")
     names = ("fps", "num_frames", "min_frames", "max_frames", "temporal_patch_size")
     config = SamplingConfig(**{name: given[name] for name in names if name in given})
+    if not all(isinstance(value, int | float | None) for value in asdict(config).values()):
+        raise ConfigError(f"The config for videos of the checkpoint {checkpoint.folder.name!r} has a value that is no number: {config}.")
     config = replace(config, max_frames=min(config.max_frames, MOST_FRAMES))
     if config.fps <= 0 or not 1 <= config.min_frames <= config.max_frames or not 1 <= (config.num_frames or 1) <= MOST_FRAMES:
         raise ConfigError(f"The config for videos of the checkpoint {checkpoint.folder.name!r} cannot be sampled by: {config}.")
