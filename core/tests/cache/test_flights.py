@@ -110,6 +110,21 @@ def test_only_the_leader_ends_a_flight_and_only_once() -> None:
         leader.complete(make_item())
 
 
+@pytest.mark.parametrize("is_completed", [True, False], ids=["completed", "left"])
+def test_end_of_a_leader_in_another_thread_wakes_who_waits_on_an_event_loop(is_completed: bool) -> None:
+    table, item = FlightTable(), make_item()
+    leader, follower = table.join(KEY), table.join(KEY)
+
+    async def scenario() -> ProcessedItem | None:
+        waiting = asyncio.create_task(follower.wait_async(LIMIT_SECONDS))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        await asyncio.to_thread(leader.complete, item) if is_completed else await asyncio.to_thread(leader.leave)
+        return await waiting
+
+    assert asyncio.run(scenario()) is (item if is_completed else None)
+
+
 def test_cancelled_waiting_leaves_the_participant_in_the_flight() -> None:
     table, item = FlightTable(), make_item()
     leader, follower = table.join(KEY), table.join(KEY)
