@@ -66,6 +66,15 @@ def test_a_window_is_cut_before_an_item_without_budget_and_goes_on_in_the_next_s
     assert [list(step.free_encoder_mm_hashes) for step in steps] == [[], [make_item("A", 0, 1).mm_hash]]
 
 
+def test_a_running_request_whose_next_item_finds_no_budget_is_left_out_of_the_step(
+    make_limits: MakeLimits, make_request: MakeRequest, make_item: MakeItem
+) -> None:
+    scheduler = Scheduler(make_limits(encoder_compute_budget=8, max_num_batched_tokens=64))
+    scheduler.add_request(make_request("a", 20, [make_item("A", 1, 8), make_item("C", 9, 8, item_index=1)]))
+    scheduler.add_request(make_request("b", 12, [make_item("B", 2, 8)]))
+    assert [dict(advance(scheduler).num_scheduled_tokens) for _ in range(3)] == [{"a": 9, "b": 2}, {"a": 11}, {"a": 1, "b": 10}]
+
+
 def test_an_uncut_item_that_decode_tokens_crowd_out_goes_first_in_the_end(
     make_limits: MakeLimits, make_request: MakeRequest, make_item: MakeItem
 ) -> None:

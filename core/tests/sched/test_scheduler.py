@@ -200,6 +200,19 @@ def test_a_failure_ends_one_request_and_frees_all_that_it_held(
     assert step.finished_req_ids == ["bad"]
 
 
+def test_an_item_of_an_earlier_step_that_a_failure_blames_is_forgotten(
+    make_limits: MakeLimits, make_request: MakeRequest, make_item: MakeItem
+) -> None:
+    scheduler = Scheduler(make_limits(max_num_batched_tokens=8))
+    scheduler.add_request(make_request("bad", 16, [make_item("A", 2, 12)]))
+    assert dict(advance(scheduler).scheduled_encoder_inputs) == {"bad": (0,)}
+    step = scheduler.schedule()
+    assert dict(step.scheduled_encoder_inputs) == {}
+    answer(step, scheduler, failures={"bad": RequestFailure("Its output is gone.", "image", 0)})
+    assert scheduler.stats.num_encoder_cache_embeds == 0
+    assert scheduler.schedule().free_encoder_mm_hashes == (make_item("A", 0, 1).mm_hash,)
+
+
 def test_blocks_of_a_failed_step_are_never_found(make_limits: MakeLimits, make_request: MakeRequest) -> None:
     scheduler = Scheduler(make_limits())
     scheduler.add_request(make_request("a", 16))
