@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -116,8 +115,14 @@ def test_every_cache_type_gives_right_answers_in_two_processes(
     asyncio.run(run())
 
 
+def open_segments() -> list[str]:
+    """Where this process holds segments of processor caches: they have no name, and end with their last descriptor."""
+    links = [(number, Path("/proc/self/fd", number)) for number in os.listdir("/proc/self/fd")]
+    return sorted(number for number, link in links if link.is_symlink() and "inset-processor-cache" in os.readlink(link))
+
+
 def test_killed_engine_core_ends_every_request_with_an_error_and_leaves_nothing(checkpoint: Path) -> None:
-    before = set(os.listdir("/dev/shm")) if Path("/dev/shm").is_dir() else set()
+    before = open_segments()
     configs = configs_of(checkpoint, mm_processor_cache_type="shm")
     with EngineProcess(configs) as process:
         process.wait_until_listening()
@@ -131,6 +136,7 @@ def test_killed_engine_core_ends_every_request_with_an_error_and_leaves_nothing(
                 async with asyncio.timeout(WAIT_SECONDS):
                     results = await asyncio.gather(*tasks, return_exceptions=True)
                 assert not engine.is_alive
+                assert len(open_segments()) > len(before)
                 with pytest.raises(EngineDeadError):
                     await answer(engine, 0)
                 return results
@@ -139,8 +145,7 @@ def test_killed_engine_core_ends_every_request_with_an_error_and_leaves_nothing(
         assert all(isinstance(result, EngineDeadError) for result in results)
     assert not process.folder.exists()
     assert not process.is_running
-    if Path("/dev/shm").is_dir():
-        assert set(os.listdir("/dev/shm")) <= before
+    assert open_segments() == before
 
 
 SECOND_FRONT = """
@@ -252,8 +257,6 @@ def test_front_end_with_other_plugins_or_an_unservable_option_is_refused_with_th
 
 
 def test_engine_core_that_cannot_start_says_so_at_once(tmp_path: Path) -> None:
-    started = time.monotonic()
     with EngineProcess(configs_of(tmp_path / "nowhere")) as process:
         with pytest.raises(ConfigError, match="is neither a folder nor"):
             process.wait_until_listening(WAIT_SECONDS)
-    assert time.monotonic() - started < WAIT_SECONDS
