@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import random
@@ -10,9 +11,11 @@ import pytest
 from inset.config import MediaConfig
 from inset.errors import MediaFetchError, TooLargeError
 from inset.media.connector import MediaConnector
-from inset.media.data_url import SLICE_CHARACTERS, DataUrlConnector, iter_base64
+from inset.media.data_url import FRAMES_IN_A_ROW, SLICE_CHARACTERS, DataUrlConnector, iter_base64
 from inset.media.fetcher import MediaFetcher
 from inset.media.frame_list import pack_frames
+from inset.media.stream import FetchLimits
+from inset.media.url import MediaUrl
 from inset.media.video import VideoIO
 from inset.testing.conformance.connector import ConnectorConformance, ConnectorSource
 from inset.testing.media_io import EncodedBytesIO, EncodedVideoIO
@@ -157,6 +160,25 @@ def test_cap_holds_before_the_rest_is_decoded(fetcher: MediaFetcher) -> None:
     url = "data:;base64," + base64.b64encode(bytes(3_000_000)).decode() + "****"
     with pytest.raises(TooLargeError):
         fetcher.fetch_image(url, EncodedBytesIO(max_bytes=1_000_000))
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["data:;base64," + "A" * 4 * SLICE_CHARACTERS, "data:video/jpeg;base64," + ",".join(["/9g"] * 4 * FRAMES_IN_A_ROW)],
+    ids=["one", "frames"],
+)
+def test_the_event_loop_goes_on_between_pieces(url: str) -> None:
+    async def scenario() -> None:
+        turns: list[int] = []
+        stream = await DataUrlConnector().open(MediaUrl.parse(url), FetchLimits(timeout_seconds=1, max_bytes=1 << 30))
+        num_pieces = 0
+        async for _ in stream.chunks:
+            assert len(turns) == num_pieces
+            num_pieces += 1
+            asyncio.get_running_loop().call_soon(turns.append, num_pieces)
+        assert num_pieces == 4
+
+    asyncio.run(scenario())
 
 
 def test_list_of_frames_becomes_one_payload(fetcher: MediaFetcher) -> None:

@@ -73,6 +73,7 @@ def test_data_url_is_neither_copied_nor_scanned() -> None:
         "http://.example/",
         "http://" + "a" * 64 + ".example/",
         "http:///path",
+        "s3://:80/key",
         "http:example.com",
         "http:",
         "//example.com/",
