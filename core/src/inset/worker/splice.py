@@ -47,6 +47,8 @@ def window_slices(placeholder: PlaceholderRange, start: int, stop: int) -> list[
     ``[RowSlice(0, 1, 1), RowSlice(2, 2, 1)]``.
     """
     slices: list[RowSlice] = []
+    if start >= placeholder.offset + placeholder.length:  # every step of an answer asks for the items before it
+        return slices
     first_row = 0
     for run_start, run_stop in placeholder.runs:
         begin = max(start, placeholder.offset + run_start)
