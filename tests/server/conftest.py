@@ -28,7 +28,8 @@ from inset.config import Configs, read_configs
 from inset.engine.async_llm import AsyncLLM
 from inset.engine.build import build_engine_from
 from inset.server.app import create_app
-from inset.server.listener import KEEP_ALIVE_SECONDS, http_protocol
+from inset.server.http_protocol import HttpProtocol
+from inset.server.listener import KEEP_ALIVE_SECONDS
 from inset.testing.tiny_checkpoints import build_tiny_llava
 from inset.testing.tiny_qwen_vl import build_tiny_qwen_vl
 
@@ -70,7 +71,7 @@ class RunningServer:
             self.app,
             lifespan="on",
             log_config=None,
-            http=http_protocol(),
+            http=HttpProtocol,
             ws="none",
             timeout_keep_alive=KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=5,

@@ -1,18 +1,17 @@
-"""Request lines and headers that are too long or never end, whoever reads HTTP."""
+"""Request lines and headers that are too long or never end."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 import uvicorn
 from starlette.responses import PlainTextResponse
 from uvicorn.server import ServerState
 
-from inset.server.http_heads import MAX_HEAD_BYTES, PlainHttpProtocol
+from inset.server.http_heads import MAX_HEAD_BYTES
 from inset.server.http_protocol import HttpProtocol
 
 LIMIT_SECONDS = 30.0
@@ -21,11 +20,11 @@ Client = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 @asynccontextmanager
-async def connected(protocol: Any, *, keep_alive_seconds: int | float = 60) -> AsyncIterator[Client]:
-    config = uvicorn.Config(PlainTextResponse("answered"), http=protocol, timeout_keep_alive=keep_alive_seconds, log_config=None)  # type: ignore[arg-type]
+async def connected(*, keep_alive_seconds: int | float = 60) -> AsyncIterator[Client]:
+    config = uvicorn.Config(PlainTextResponse("answered"), http=HttpProtocol, timeout_keep_alive=keep_alive_seconds, log_config=None)  # type: ignore[arg-type]
     state = ServerState()
     listening = await asyncio.get_running_loop().create_server(
-        lambda: protocol(config=config, server_state=state, app_state={}), "127.0.0.1", 0
+        lambda: HttpProtocol(config=config, server_state=state, app_state={}), "127.0.0.1", 0
     )
     async with listening, asyncio.timeout(LIMIT_SECONDS):
         reader, writer = await asyncio.open_connection(*listening.sockets[0].getsockname())
@@ -54,15 +53,10 @@ async def a_request_and_half_a_head(client: Client) -> None:
     client[1].write(REQUEST[:-2])
 
 
-@pytest.fixture(params=[HttpProtocol, PlainHttpProtocol])
-def protocol(request: pytest.FixtureRequest) -> Any:
-    return request.param
-
-
 @pytest.mark.parametrize("begin", [nothing, half_a_head, a_request_and_half_a_head])
-def test_connection_whose_request_never_comes_is_closed(protocol: Any, begin: Callable[[Client], Awaitable[None]]) -> None:
+def test_connection_whose_request_never_comes_is_closed(begin: Callable[[Client], Awaitable[None]]) -> None:
     async def scenario() -> bytes:
-        async with connected(protocol, keep_alive_seconds=0.05) as client:
+        async with connected(keep_alive_seconds=0.05) as client:
             await begin(client)
             return await client[0].read()
 
@@ -70,9 +64,9 @@ def test_connection_whose_request_never_comes_is_closed(protocol: Any, begin: Ca
 
 
 @pytest.mark.parametrize("line", [b"x-a: " + b"a" * 1000 + b"\r\n", b"a" * 1000], ids=["many headers", "one header"])
-def test_headers_without_an_end_are_refused(protocol: Any, line: bytes) -> None:
+def test_headers_without_an_end_are_refused(line: bytes) -> None:
     async def scenario() -> bytes:
-        async with connected(protocol) as (reader, writer):
+        async with connected() as (reader, writer):
             writer.write(REQUEST[:-2] + b"x-b: ")
             answer = asyncio.ensure_future(reader.read())
             for _ in range(64):
@@ -89,9 +83,9 @@ def test_headers_without_an_end_are_refused(protocol: Any, line: bytes) -> None:
     assert answer.startswith(b"HTTP/1.1 400")
 
 
-def test_requests_of_one_connection_are_answered_however_much_they_are_together(protocol: Any) -> None:
+def test_requests_of_one_connection_are_answered_however_much_they_are_together() -> None:
     async def scenario() -> list[bytes]:
-        async with connected(protocol) as client:
+        async with connected() as client:
             return [await ask(client) for _ in range(2 * MAX_HEAD_BYTES // len(REQUEST))]
 
     assert set(asyncio.run(scenario())) == {b"answered"}

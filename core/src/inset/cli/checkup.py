@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Finding", "check_installation", "check_server"]
 
-_EXTRAS: Final = {"engine": ("torch", "transformers", "safetensors"), "server": ("fastapi", "uvicorn", "prometheus-client")}
+_EXTRAS: Final = {"engine": ("torch", "transformers", "safetensors"), "server": ("fastapi", "uvicorn", "httptools", "prometheus-client")}
 _LIBRARIES: Final = ("numpy", "pillow", "av", "soundfile", "soxr", "tokenizers", "aiohttp", "pyzmq", "msgspec")
 _FEW_FILES: Final = 1024
 _GIB: Final = 1024**3

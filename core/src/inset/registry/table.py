@@ -21,6 +21,7 @@ _EXTRAS: Final = {
     "safetensors": "engine",
     "fastapi": "server",
     "uvicorn": "server",
+    "httptools": "server",
     "prometheus_client": "server",
     "pytest": "testing",
 }

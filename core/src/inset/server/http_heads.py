@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
-from uvicorn.protocols.http.h11_impl import H11Protocol
-
-__all__ = ["MAX_HEAD_BYTES", "LimitedHeads", "PlainHttpProtocol"]
+__all__ = ["MAX_HEAD_BYTES", "LimitedHeads"]
 
 MAX_HEAD_BYTES: Final = 64 * 1024
 
@@ -57,7 +55,3 @@ class LimitedHeads(asyncio.Protocol):
         if self._end_of_time is not None:
             self._end_of_time.cancel()
             self._end_of_time = None
-
-
-class PlainHttpProtocol(LimitedHeads, H11Protocol):
-    """HTTP read by h11, which is always installed."""

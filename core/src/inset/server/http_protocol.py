@@ -1,4 +1,4 @@
-"""HTTP read by httptools; imported only where httptools is installed."""
+"""HTTP, read by httptools."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import uvicorn
 
 from inset.errors import ConfigError
+from inset.server.http_protocol import HttpProtocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from inset.config import ServerConfig
 
-__all__ = ["KEEP_ALIVE_SECONDS", "bind", "http_protocol", "run_app", "url_of"]
+__all__ = ["KEEP_ALIVE_SECONDS", "bind", "run_app", "url_of"]
 
 
 def bind(config: ServerConfig) -> socket.socket:
@@ -83,17 +84,6 @@ class _Server(uvicorn.Server):
             self._captured_signals: list[Any] = []
 
 
-def http_protocol() -> Any:
-    """Returns what reads HTTP, as uvicorn takes it."""
-    try:
-        from inset.server.http_protocol import HttpProtocol
-    except ImportError:  # httptools is not installed, and h11, which is, leaves offers of other protocols alone by itself
-        from inset.server.http_heads import PlainHttpProtocol
-
-        return PlainHttpProtocol
-    return HttpProtocol
-
-
 def run_app(app: ASGIApp, bound: socket.socket, config: ServerConfig, *, on_ready: Callable[[], None]) -> bool:
     """Serves an app until SIGTERM or Ctrl-C, then drains; returns False where it could not start.
 
@@ -109,7 +99,7 @@ def run_app(app: ASGIApp, bound: socket.socket, config: ServerConfig, *, on_read
         log_config=None,
         access_log=False,
         server_header=False,
-        http=http_protocol(),
+        http=HttpProtocol,
         ws="none",
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=max(1, round(config.drain_timeout_seconds)),
