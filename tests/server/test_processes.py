@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import socket
@@ -73,6 +74,16 @@ def test_sigterm_lets_running_answers_end_and_leaves_nothing(serve: Callable[...
     lines = [json.loads(line) for line in server.log.splitlines() if line.startswith("{")]
     assert [line["route"] for line in lines if line["event"] == "request"] == ["/v1/chat/completions"] * 2
     assert "tell" not in server.log
+
+
+@pytest.mark.parametrize("options", [(), ("--api-server-count", "2")])
+def test_sigterm_that_reaches_every_process_cuts_no_answer(serve: Callable[..., Any], options: tuple[str, ...]) -> None:
+    server = serve(*options)
+    running = Streaming(server.url, max_tokens=400)
+    os.killpg(server.process.pid, signal.SIGTERM)
+    assert running.wait()[-1] == "data: [DONE]"
+    assert server.stop(None) == 0
+    assert "engine core has ended" not in server.log
 
 
 def test_killed_engine_core_ends_what_runs_and_turns_health_bad(serve: Callable[..., Any]) -> None:

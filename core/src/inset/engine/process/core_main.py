@@ -84,7 +84,7 @@ def _options_of(hello: Hello) -> tuple[Any, ...]:
 
 
 def main() -> int:
-    """Serves front ends until told to stop, or until the last one is gone; reads where and how from the first line of standard input."""
+    """Serves front ends until standard input ends, or until the last one is gone; reads where and how from the input's first line."""
     die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the front ends drain first
     parent, is_left = os.getppid(), threading.Event()
@@ -97,7 +97,7 @@ def main() -> int:
         (folder / REFUSAL).write_text(error.message, "utf-8")
         return 1
     server = CoreServer(folder, admit=assembly.admit, get_core=assembly.get_core, outlives_fronts=start["outlives_fronts"])
-    signal.signal(signal.SIGTERM, lambda *_: server.stop())
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a supervisor may send it to everyone: the front ends drain first
     threading.Thread(target=_stop_when_input_ends, args=(server, is_left), name="inset-parent-watch", daemon=True).start()
     _, use_threads = load_model_setup()
     use_threads(configs.engine.engine_threads)

@@ -104,7 +104,7 @@ class CoreServer:
                 each.close()
 
     def stop(self) -> None:
-        """Ends `serve`; may be called from a signal handler, and again."""
+        """Ends `serve`; may be called from any thread, and again."""
         self._stopping.set()
         self._commands.put(None)
         self._wake()
