@@ -34,7 +34,7 @@ def files(picture: Picture, tmp_path_factory: pytest.TempPathFactory) -> list[Pa
 
 
 def test_chat_answers_line_after_line_and_remembers(checkpoint: Path, files: list[Path]) -> None:
-    said = f"what?\n\n/help\nand now?\n/add {files[1]}\nand this?\n/add /no/such.png\nthis?\n/new\nhi\n/quit\nnever read\n"
+    said = f"what?\n\n/help\nand now?\n/add {files[1]}\n/add no.png\n/add\nand this?\n/add {__file__}\nthis?\n/new\nhi\n/quit\nnever read\n"
     ended = inset("chat", str(checkpoint), str(files[0]), "--max-tokens", "4", "--temperature", "0", "--system", "Be brief.", said=said)
     assert ended.returncode == 0, ended.stderr
     summaries = [line for line in ended.stderr.splitlines() if line.startswith("[")]
@@ -44,7 +44,8 @@ def test_chat_answers_line_after_line_and_remembers(checkpoint: Path, files: lis
     assert "32 of images" in summaries[2]
     tokens = [int(line[1:].split()[0]) for line in summaries]
     assert tokens[0] < tokens[1] < tokens[2] > tokens[3]
-    assert "image 2: The image file cannot be read" in ended.stderr
+    assert "image 2: The bytes are not an image" in ended.stderr
+    assert "There is no file 'no.png'.\ninset: There is no file ''.\nLooking at" in ended.stderr
     assert ended.stderr.count("Type a question") == 2
 
 

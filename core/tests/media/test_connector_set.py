@@ -86,6 +86,11 @@ def test_file_serves_once_a_folder_is_allowed(registry: MediaConnectorRegistry, 
     assert find(registry, "file:///etc/hostname", allowed_local_media_path=tmp_path).schemes == ("file",)
 
 
+def test_allowed_folder_that_is_not_there_is_refused(registry: MediaConnectorRegistry, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^--allowed-local-media-path: there is no folder '.*/nowhere'\.$"):
+        find(registry, "file:///etc/hostname", allowed_local_media_path=tmp_path / "nowhere")
+
+
 def test_installed_connector_serves_nothing_until_it_is_named(registry: MediaConnectorRegistry) -> None:
     with pytest.raises(MediaPolicyError, match="--media-connector"):
         find(registry, "shop://counter/item")

@@ -100,7 +100,7 @@ def test_what_is_not_base64_is_refused_without_being_shown(fetcher: MediaFetcher
 @pytest.mark.parametrize(
     ("url", "words"),
     [
-        ("data:image/png;base64,", "empty"),
+        ("data:image/png;base64,", "^data: the answer is empty"),
         ("data:image/png;base64, \n", "empty"),
         ("data:image/png;base64", "no comma"),
         ("data:", "no comma"),

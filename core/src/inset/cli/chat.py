@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from inset.cli.messages import LOCAL_POLICY, add_media_options, check_media, split_words, user_message
 from inset.cli.options import read_options
+from inset.errors import ClientError, ConfigError
 
 if TYPE_CHECKING:
     from inset.config import Configs
@@ -71,7 +72,7 @@ class _Chat:
                 if word == "/new":
                     self._messages, self._media = list(self._system), []
                 elif word == "/add":
-                    self._media.append(rest.strip())
+                    self._add(rest.strip())
                 elif word.startswith("/"):
                     _say(HELP)
                 elif line:
@@ -79,10 +80,17 @@ class _Chat:
         finally:
             self._runner.run(engine.close())
 
+    def _add(self, item: str) -> None:
+        """Keeps a file or URL for the next question, if it is there."""
+        try:
+            check_media([item])
+        except ConfigError as error:
+            _say(f"inset: {error}")
+        else:
+            self._media.append(item)
+
     def _answer(self, engine: AsyncLLM, question: str) -> None:
         """Asks, and prints the answer while it comes; a question that is refused or interrupted is taken back."""
-        from inset.errors import ClientError
-
         asked = [*self._messages, user_message(question, self._media, self._modality)]
         try:
             answer = self._runner.run(self._stream(engine, asked))

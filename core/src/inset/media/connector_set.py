@@ -45,7 +45,7 @@ class ConnectorSet:
         allowed, file. A named one wins over one that was not named.
 
         Raises:
-            ConfigError: Two named connectors serve one scheme, or options do not fit.
+            ConfigError: Two named connectors serve one scheme, options do not fit, or there is no such folder.
             UnknownNameError: A name that no plugin provides.
             PluginLoadError: A connector's module cannot be imported; its plugin is named.
             MissingExtraError: It needs an extra of Inset that is not installed.
@@ -53,7 +53,10 @@ class ConnectorSet:
         """
         named = tuple(dict.fromkeys(normalize_name(name) for name in config.media_connector))
         _refuse_clashes(registry, named)
-        local = ("file",) if config.allowed_local_media_path is not None else ()
+        folder = config.allowed_local_media_path
+        if folder is not None and not folder.is_dir():
+            raise ConfigError(f"--allowed-local-media-path: there is no folder {str(folder)!r}.")
+        local = () if folder is None else ("file",)
         names = tuple(dict.fromkeys((*named, *_ALWAYS, *local)))
         options = {normalize_name(name): value for name, value in config.media_connector_options.items()}
         if unused := options.keys() - set(names):

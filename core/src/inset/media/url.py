@@ -88,7 +88,7 @@ class MediaUrl:
     @property
     def where(self) -> str:
         """Scheme and host: all of a URL that a message or a log line may show."""
-        return f"{self.scheme}:" if self.host is None else f"{self.scheme}://{self.host}"
+        return self.scheme if self.host is None else f"{self.scheme}://{self.host}"
 
     def __repr__(self) -> str:
         return f"<MediaUrl {self.where}>"

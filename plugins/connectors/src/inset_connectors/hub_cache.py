@@ -84,7 +84,7 @@ class HubCacheConnector(MediaConnector):
         place = _parse(url)
         if not {"*", place.repo} & self._repos:
             raise MediaPolicyError(
-                f"{url.where} the repository is not allowed; the operator's option repos names those that are.", stage="fetch"
+                f"{url.where}: the repository is not allowed; the operator's option repos names those that are.", stage="fetch"
             )
         pieces = await asyncio.to_thread(_read, self._folder, place, limits)
         return ByteStream(chunks=give(pieces))
@@ -101,7 +101,7 @@ def _find_cache() -> Path:
 
 def _parse(url: MediaUrl) -> _Place:
     wrong = MediaPolicyError(
-        f"{url.where} write hf-cache:KIND/NAME@REVISION/PATH, where KIND is one of {', '.join(_KINDS)}.", stage="fetch"
+        f"{url.where}: write hf-cache:KIND/NAME@REVISION/PATH, where KIND is one of {', '.join(_KINDS)}.", stage="fetch"
     )
     if url.host is not None:
         raise wrong
