@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from inset.config import MediaConfig
 from inset.engine.content_parts import ContentPolicy, MediaPart, parse_content
 from inset.media.fetcher import MediaFetcher
 from inset.testing.media_io import EncodedBytesIO
-from inset_demo import __main__ as demo
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
@@ -22,10 +20,9 @@ PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
 @pytest.fixture(autouse=True)
-def _picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _in_this_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_num_threads(1)
-    shutil.copy(demo.SAMPLES / "one-shape.png", tmp_path / "shapes.png")
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(ROOT)
 
 
 def example(words: str) -> str:
@@ -36,7 +33,7 @@ def example(words: str) -> str:
 
 def test_question_about_a_picture_is_answered(capsys: pytest.CaptureFixture[str]) -> None:
     exec(example("LLM("), {})  # noqa: S102 - the README's own code
-    assert capsys.readouterr().out.strip()
+    assert capsys.readouterr().out == "a red circle and a blue square\n"
 
 
 def test_core_shows_where_the_picture_stands(capsys: pytest.CaptureFixture[str]) -> None:
@@ -59,9 +56,10 @@ def test_curl_example_sends_a_conversation_that_can_be_read() -> None:
     assert [type(part) for part in parts].count(MediaPart) == 1
 
 
-def test_picture_of_the_curl_example_is_there() -> None:
-    [path] = re.findall(r"base64 < (\S+)", README)
-    assert (ROOT / path).is_file()
+def test_pictures_and_clips_that_are_asked_about_are_there() -> None:
+    named = re.findall(r"""(?:< |inset chat \S+ |picture = ")([^\s"]+)""", README)
+    assert len(named) == 5
+    assert all((ROOT / path).is_file() for path in named)
 
 
 @pytest.mark.parametrize("target", re.findall(r"`?make (\w+)`?", README))
