@@ -21,6 +21,7 @@ from PIL import (
 )
 
 from inset.errors import MediaDecodeError
+from inset.media.jpeg2000_markers import check_jpeg2000_markers
 from inset.media.jpeg_markers import check_jpeg_markers
 from inset.media.png_chunks import check_png_chunks
 
@@ -41,7 +42,11 @@ _OPENERS: Final[dict[str, tuple[re.Pattern[bytes], _Opener]]] = {
 }
 
 # What a format allows without bound and its reader pays for, held against a bound before it is opened.
-_CHECKS: Final[dict[str, Callable[[bytes], None]]] = {"JPEG": check_jpeg_markers, "PNG": check_png_chunks}
+_CHECKS: Final[dict[str, Callable[[bytes], None]]] = {
+    "JPEG": check_jpeg_markers,
+    "PNG": check_png_chunks,
+    "JPEG 2000": check_jpeg2000_markers,
+}
 
 IMAGE_FORMATS: Final = tuple(_OPENERS)
 """The formats that are read."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import re
 import struct
-from collections.abc import Iterator
 from typing import Final
+
+from inset.media.boxes import iter_boxes
 
 __all__ = ["find_rotation"]
 
@@ -29,9 +30,9 @@ def find_rotation(data: bytes, container_format: str, track_id: int) -> int:
 def _find_mp4_rotation(data: bytes, track_id: int) -> float:
     """Reads the display matrix of the track's header box: rows (a, b, u), (c, d, v), (x, y, w) in fixed point."""
     view = memoryview(data)
-    for moov in _boxes(view, b"moov"):
-        for trak in _boxes(moov, b"trak"):
-            for tkhd in _boxes(trak, b"tkhd"):
+    for moov in iter_boxes(view, b"moov"):
+        for trak in iter_boxes(moov, b"trak"):
+            for tkhd in iter_boxes(trak, b"tkhd"):
                 is_long = tkhd[0] == 1 if len(tkhd) else False
                 id_at = 20 if is_long else 12
                 matrix_at = id_at + 4 + (4 + 8 if is_long else 4 + 4) + 16
@@ -39,22 +40,6 @@ def _find_mp4_rotation(data: bytes, track_id: int) -> float:
                     a, b = struct.unpack_from(">ii", tkhd, matrix_at)
                     return math.degrees(math.atan2(b, a))
     return 0.0
-
-
-def _boxes(view: memoryview, kind: bytes) -> Iterator[memoryview]:
-    """Yields the bodies of the boxes of one kind that lie directly inside."""
-    position = 0
-    while position + 8 <= len(view):
-        size, header = struct.unpack_from(">I", view, position)[0], 8
-        if size == 1 and position + 16 <= len(view):
-            size, header = struct.unpack_from(">Q", view, position + 8)[0], 16
-        elif size == 0:
-            size = len(view) - position
-        if size < header:
-            return
-        if view[position + 4 : position + 8] == kind:
-            yield view[position + header : position + size]
-        position += size
 
 
 def _find_matroska_rotation(data: bytes) -> float:
