@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar
 
 from PIL import Image
 from PIL.TiffImagePlugin import TiffImageFile
@@ -12,19 +12,18 @@ from inset.config import MediaConfig
 from inset.errors import InsetError, MediaDecodeError, TooLargeError
 from inset.identity import IDENTITY_SCHEMA, JSON, DecodeSpec, framed_sha256
 from inset.media.header import MediaHeader
-from inset.media.image_header import open_image, tile_pixels
+from inset.media.image_header import open_image
 from inset.media.image_orientation import find_image_id, find_orientation
 from inset.media.image_peak import image_peak_bytes
 from inset.media.image_pixels import NUM_CHANNELS, convert_mode, pixels_of, turn_upright
 from inset.media.io import MediaIO
 from inset.media.options import MediaOptions
+from inset.media.tiff_tags import check_tiff_tiles
 
 if TYPE_CHECKING:
     from inset.media.decoded import ImagePixels
 
 __all__ = ["ImageIO"]
-
-_MIN_TILE_PIXELS: Final = 1024**2
 
 
 class ImageIO(MediaIO["ImagePixels"]):
@@ -76,8 +75,8 @@ class ImageIO(MediaIO["ImagePixels"]):
             raise MediaDecodeError(f"The image has no pixels: its header says {width}x{height}.")
         if width * height > self._config.max_image_pixels:
             raise TooLargeError(f"The image has {width}x{height} pixels; {self._config.max_image_pixels:,} in all are allowed.")
-        if isinstance(image, TiffImageFile) and tile_pixels(image) > 4 * max(width * height, _MIN_TILE_PIXELS):
-            raise MediaDecodeError(f"The TIFF image has {width}x{height} pixels, but its tiles are far larger.")
+        if isinstance(image, TiffImageFile):
+            check_tiff_tiles(image)
         orientation = find_orientation(image, data)
         if orientation >= 5:
             width, height = height, width

@@ -10,7 +10,6 @@ from typing import Final
 from PIL import (
     AvifImagePlugin,
     BmpImagePlugin,
-    ExifTags,
     GifImagePlugin,
     Image,
     Jpeg2KImagePlugin,
@@ -24,19 +23,21 @@ from inset.errors import MediaDecodeError
 from inset.media.jpeg2000_markers import check_jpeg2000_markers
 from inset.media.jpeg_markers import check_jpeg_markers
 from inset.media.png_chunks import check_png_chunks
+from inset.media.tiff_tags import check_tiff_tags
 
-__all__ = ["IMAGE_FORMATS", "open_image", "tile_pixels"]
+__all__ = ["IMAGE_FORMATS", "open_image"]
 
 _Opener = Callable[[BytesIO], Image.Image]
 
 # Opened directly instead of through Image.open: that would try every registered format, and warn about sizes that are our cap's to judge.
+# A BigTIFF that begins with MM is not among them: Pillow reads its header as that of a TIFF.
 _OPENERS: Final[dict[str, tuple[re.Pattern[bytes], _Opener]]] = {
     "JPEG": (re.compile(rb"\xff\xd8\xff"), JpegImagePlugin.jpeg_factory),
     "PNG": (re.compile(rb"\x89PNG\r\n\x1a\n"), PngImagePlugin.PngImageFile),
     "WebP": (re.compile(rb"RIFF....WEBPVP8[ LX]", re.DOTALL), WebPImagePlugin.WebPImageFile),
     "GIF": (re.compile(rb"GIF8[79]a"), GifImagePlugin.GifImageFile),
     "BMP": (re.compile(rb"BM"), BmpImagePlugin.BmpImageFile),
-    "TIFF": (re.compile(rb"II\*\0|MM\0\*|II\+\0|MM\0\+"), TiffImagePlugin.TiffImageFile),
+    "TIFF": (re.compile(rb"II\*\0|MM\0\*|II\+\0"), TiffImagePlugin.TiffImageFile),
     "AVIF": (re.compile(rb"....ftyp(?:avi[fs]|(?:mif1|msf1)....(?:....)*?avi[fs])", re.DOTALL), AvifImagePlugin.AvifImageFile),
     "JPEG 2000": (re.compile(rb"\xff\x4f\xff\x51|\0\0\0\x0cjP  \r\n\x87\n"), Jpeg2KImagePlugin.Jpeg2KImageFile),
 }
@@ -45,6 +46,7 @@ _OPENERS: Final[dict[str, tuple[re.Pattern[bytes], _Opener]]] = {
 _CHECKS: Final[dict[str, Callable[[bytes], None]]] = {
     "JPEG": check_jpeg_markers,
     "PNG": check_png_chunks,
+    "TIFF": check_tiff_tags,
     "JPEG 2000": check_jpeg2000_markers,
 }
 
@@ -91,9 +93,3 @@ def open_image(data: bytes) -> Image.Image:
             raise MediaDecodeError(message, code="unsupported_image_format")
     message = f"The bytes are not an image in a format that is read. Send one of {formats}."
     raise MediaDecodeError(message, code="unsupported_image_format")
-
-
-def tile_pixels(image: TiffImagePlugin.TiffImageFile) -> int:
-    """Returns the pixels of one tile of a TIFF; its decoder allocates a whole tile, however small the image is."""
-    width, height = (image.tag_v2.get(tag, 0) for tag in (ExifTags.Base.TileWidth, ExifTags.Base.TileLength))
-    return width * height if isinstance(width, int) and isinstance(height, int) else 0

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from PIL.TiffImagePlugin import TiffImageFile
 
-from inset.media.image_header import tile_pixels
 from inset.media.image_pixels import STRIP_PIXELS
+from inset.media.tiff_tags import tile_pixels
 
 if TYPE_CHECKING:
     from PIL import Image
