@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable
 from io import BytesIO
 from typing import Final
@@ -66,6 +67,9 @@ _REFUSED: Final[tuple[tuple[str, re.Pattern[bytes]], ...]] = (
     ("a video", re.compile(rb"....ftyp|\x1a\x45\xdf\xa3|RIFF....AVI ", re.DOTALL)),
 )
 _SNIFFED_BYTES: Final = 1024
+
+# Pillow warns of each tag that it leaves out, of a TIFF or of EXIF, and keeps each text: files could fill the log, and the memory.
+warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.TiffImagePlugin")
 
 
 def open_image(data: bytes) -> Image.Image:
