@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from PIL import Image
+from PIL.AvifImagePlugin import AvifImageFile
 from PIL.TiffImagePlugin import TiffImageFile
 
 from inset.config import MediaConfig
 from inset.errors import InsetError, MediaDecodeError, TooLargeError
 from inset.identity import IDENTITY_SCHEMA, JSON, DecodeSpec, framed_sha256
+from inset.media.avif_boxes import check_avif_frames
 from inset.media.header import MediaHeader
 from inset.media.image_header import open_image
 from inset.media.image_orientation import find_image_id, find_orientation
@@ -77,6 +79,8 @@ class ImageIO(MediaIO["ImagePixels"]):
             raise TooLargeError(f"The image has {width}x{height} pixels; {self._config.max_image_pixels:,} in all are allowed.")
         if isinstance(image, TiffImageFile):
             check_tiff_tiles(image)
+        elif isinstance(image, AvifImageFile):
+            check_avif_frames(data, width * height)
         orientation = find_orientation(image, data)
         if orientation >= 5:
             width, height = height, width

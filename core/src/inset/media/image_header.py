@@ -21,6 +21,7 @@ from PIL import (
 )
 
 from inset.errors import MediaDecodeError
+from inset.media.avif_boxes import check_avif_boxes
 from inset.media.jpeg2000_markers import check_jpeg2000_markers
 from inset.media.jpeg_markers import check_jpeg_markers
 from inset.media.png_chunks import check_png_chunks
@@ -48,6 +49,7 @@ _CHECKS: Final[dict[str, Callable[[bytes], None]]] = {
     "JPEG": check_jpeg_markers,
     "PNG": check_png_chunks,
     "TIFF": check_tiff_tags,
+    "AVIF": check_avif_boxes,
     "JPEG 2000": check_jpeg2000_markers,
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from inset.errors import TooLargeError
+from inset.media.av1_units import MAX_AV1_FRAMES, has_too_many_frames
 
 if TYPE_CHECKING:
     from av.packet import Packet
@@ -12,10 +13,6 @@ if TYPE_CHECKING:
 __all__ = ["check_packet"]
 
 _MAX_SCANS: Final = 64
-_MAX_FRAMES: Final = 64
-_MAX_UNITS: Final = 4096
-_FRAME_UNITS: Final = frozenset((3, 6))  # a frame's header alone, and a whole frame
-_MAX_SIZE_BYTES: Final = 8
 
 
 def check_packet(codec: str, packet: Packet[Any]) -> None:
@@ -33,26 +30,5 @@ def check_packet(codec: str, packet: Packet[Any]) -> None:
     # Coded data hides the mark of a scan, and what stands in notes may well count too.
     if codec == "mjpeg" and bytes(packet).count(b"\xff\xda") > _MAX_SCANS:
         raise TooLargeError(f"The video has a picture with more than {_MAX_SCANS} scans.")
-    if codec == "av1":
-        _check_av1_units(bytes(packet))
-
-
-def _check_av1_units(packet: bytes) -> None:
-    """Walks the open bitstream units; one without a size is the last."""
-    position = num_frames = num_units = 0
-    while position < len(packet):
-        head = packet[position]
-        num_units += 1
-        num_frames += (head >> 3) & 15 in _FRAME_UNITS
-        if num_frames > _MAX_FRAMES or num_units > _MAX_UNITS:
-            raise TooLargeError(f"The video has a packet of more than {_MAX_FRAMES} frames.")
-        if not head & 2:
-            return
-        position += 2 if head & 4 else 1
-        size = 0
-        for index, byte in enumerate(packet[position : position + _MAX_SIZE_BYTES]):
-            size |= (byte & 0x7F) << (7 * index)
-            position += 1
-            if byte < 0x80:
-                break
-        position += size
+    if codec == "av1" and has_too_many_frames(bytes(packet)):
+        raise TooLargeError(f"The video has a packet of more than {MAX_AV1_FRAMES} frames.")
