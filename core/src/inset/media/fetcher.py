@@ -134,10 +134,12 @@ class MediaFetcher(FetchSurface):
         with _located(modality):
             future = asyncio.wrap_future(self._loop.submit(self._download(url, media_ios, modality, budget)))
             try:
-                payload = await asyncio.wait_for(future, self._patience(modality))
+                async with asyncio.timeout(self._patience(modality)):  # wait_for loses a cancellation that comes with the result
+                    payload = await future
                 started = time.perf_counter()
                 probe = asyncio.wrap_future(self._probe(modality, media_ios, payload))
-                refs = await asyncio.wait_for(probe, self._patience(modality))
+                async with asyncio.timeout(self._patience(modality)):
+                    refs = await probe
                 on_probed(time.perf_counter() - started)
                 return refs
             except TimeoutError:
