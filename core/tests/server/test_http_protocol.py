@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 import pytest
 import uvicorn
 from starlette.responses import PlainTextResponse
 from uvicorn.server import ServerState
 
-from inset.server.http_heads import MAX_HEAD_BYTES
-from inset.server.http_protocol import HttpProtocol
+from inset.server.http_protocol import MAX_HEAD_BYTES, HttpProtocol
 
 LIMIT_SECONDS = 30.0
+ANSWERS = PlainTextResponse("answered")
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 Client = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 @asynccontextmanager
-async def connected(*, keep_alive_seconds: int | float = 60) -> AsyncIterator[Client]:
-    config = uvicorn.Config(PlainTextResponse("answered"), http=HttpProtocol, timeout_keep_alive=keep_alive_seconds, log_config=None)  # type: ignore[arg-type]
+async def connected(*, app: Any = ANSWERS, keep_alive_seconds: int | float = 60) -> AsyncIterator[Client]:
+    config = uvicorn.Config(app, http=HttpProtocol, timeout_keep_alive=keep_alive_seconds, log_config=None)  # type: ignore[arg-type]
     state = ServerState()
     listening = await asyncio.get_running_loop().create_server(
         lambda: HttpProtocol(config=config, server_state=state, app_state={}), "127.0.0.1", 0
@@ -32,6 +33,11 @@ async def connected(*, keep_alive_seconds: int | float = 60) -> AsyncIterator[Cl
             yield reader, writer
         finally:
             writer.close()
+
+
+async def never_answers(scope: Any, receive: Any, send: Any) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 async def ask(client: Client) -> bytes:
@@ -89,3 +95,31 @@ def test_requests_of_one_connection_are_answered_however_much_they_are_together(
             return [await ask(client) for _ in range(2 * MAX_HEAD_BYTES // len(REQUEST))]
 
     assert set(asyncio.run(scenario())) == {b"answered"}
+
+
+def test_the_rest_of_a_body_behind_its_answer_is_no_head() -> None:
+    async def scenario() -> bytes:
+        async with connected() as client:
+            rest = MAX_HEAD_BYTES * 4
+            client[1].write(REQUEST[:-2] + f"content-length: {rest}\r\n\r\n".encode())
+            await client[0].readuntil(b"answered")
+            for _ in range(4):
+                client[1].write(b"x" * (rest // 4))
+                await client[1].drain()
+            return await ask(client)
+
+    assert asyncio.run(scenario()) == b"answered"
+
+
+def test_headers_without_an_end_behind_a_request_that_is_being_answered_close_the_connection() -> None:
+    async def scenario() -> bytes:
+        async with connected(app=never_answers) as (reader, writer):
+            writer.write(REQUEST + REQUEST[:-2] + b"x-b: ")
+            end = asyncio.ensure_future(reader.read())
+            while not end.done():
+                writer.write(b"a" * MAX_HEAD_BYTES)
+                await asyncio.sleep(0)
+            return await end
+
+    with suppress(ConnectionResetError):
+        assert asyncio.run(scenario()) == b""
