@@ -60,11 +60,18 @@ def test_chat_ends_with_its_input(checkpoint: Path) -> None:
 
 
 class Terminal:
-    """A command in a terminal."""
+    """A command in a terminal, where Ctrl-C has its meaning, also if these tests were started in the background, where it has none."""
+
+    PROGRAM = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from inset.cli import main
+sys.exit(main())
+"""
 
     def __init__(self, *words: str) -> None:
         self._fd, far_end = pty.openpty()
-        self.process = subprocess.Popen([sys.executable, "-m", "inset", *words], stdin=far_end, stdout=far_end, stderr=far_end)
+        self.process = subprocess.Popen([sys.executable, "-c", self.PROGRAM, *words], stdin=far_end, stdout=far_end, stderr=far_end)
         os.close(far_end)
         self._unread = ""
 
