@@ -33,6 +33,7 @@ from inset.testing.media_server import MediaServer, Reply
 from inset.testing.waiting import wait_until, wait_until_waiting
 from inset.testing.watched_connector import watch
 
+WAIT_SECONDS = 20.0
 SHORT: dict[str, Any] = {"image_fetch_timeout_seconds": 0.3, "image_fetch_deadline_seconds": 0.6}
 
 
@@ -266,6 +267,25 @@ def test_closing_is_not_taken_for_a_cancellation_of_the_caller() -> None:
             await fetch
 
     asyncio.run(asyncio.wait_for(wait(), 20))
+
+
+def test_cancellation_that_comes_together_with_the_bytes_is_not_lost(media_server: MediaServer) -> None:
+    gate = threading.Event()
+    url = media_server.serve("/held", Reply(body=b"held", gate=gate))
+
+    async def scenario(fetcher: MediaFetcher, thread: ThreadPoolExecutor) -> None:
+        fetch = asyncio.ensure_future(fetcher.fetch_image_async(url, EncodedBytesIO()))
+        await asyncio.to_thread(media_server.wait_for_requests, "/held")
+        gate.set()  # from here on this loop stands still, until the bytes wait for it
+        wait_until(lambda: fetcher.num_waiting == 0)
+        thread.submit(fetcher.fetch_image, "careless://fine", EncodedBytesIO()).result(WAIT_SECONDS)
+        fetch.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await fetch
+
+    config = MediaConfig(allow_private_media_hosts=("127.0.0.1",))
+    with MediaFetcher([HttpConnector(), CarelessConnector()], config) as fetcher, ThreadPoolExecutor(1) as thread:
+        asyncio.run(scenario(fetcher, thread))
 
 
 @pytest.mark.parametrize("failure", [ZeroDivisionError, SystemExit])
