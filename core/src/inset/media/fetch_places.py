@@ -59,7 +59,7 @@ class FetchPlaces:
             self._owners.add(place.owner)
             place.is_own = True
             return True
-        if self._shared.total() >= MAX_SHARED or self._shared[place.host] >= MAX_SHARED_PER_HOST:
+        if self._shared[place.host] >= MAX_SHARED_PER_HOST or self._shared.total() >= MAX_SHARED:
             return False
         self._shared[place.host] += 1
         return True
@@ -76,10 +76,12 @@ class FetchPlaces:
             self._waiting.pop(place, None)
 
     def _give_back(self, place: _Place) -> None:
+        """Frees a place, and gives it to the first who waits and may have it."""
         if place.is_own:
             self._owners.remove(place.owner)
         else:
             self._shared -= Counter((place.host,))
-        for waiting, turn in list(self._waiting.items()):
+        for waiting, turn in self._waiting.items():
             if not turn.done() and self._take(waiting):
                 turn.set_result(None)
+                return

@@ -46,9 +46,9 @@ def window_slices(placeholder: PlaceholderRange, start: int, stop: int) -> list[
     Example: rows 0 and 1 of ``PlaceholderRange(5, 7, ((1, 3), (4, 6)))`` belong at 6 and 7, rows 2 and 3 at 9 and 10. The window 7:10 gets
     ``[RowSlice(0, 1, 1), RowSlice(2, 2, 1)]``.
     """
-    slices: list[RowSlice] = []
     if start >= placeholder.offset + placeholder.length:  # every step of an answer asks for the items before it
-        return slices
+        return []
+    slices: list[RowSlice] = []
     first_row = 0
     for run_start, run_stop in placeholder.runs:
         begin = max(start, placeholder.offset + run_start)
