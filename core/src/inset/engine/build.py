@@ -47,6 +47,7 @@ __all__ = [
 ]
 
 _NUM_PLAN_THREADS: Final = 2
+"""Threads that render and plan what gets no answer: enough to keep them moving, and too few to take the cores from chats."""
 
 
 def find_checkpoint(model: str, host: PluginHost) -> Checkpoint:

@@ -90,7 +90,7 @@ class EngineProcess:
         if self._process.stdin is not None:
             self._process.stdin.close()
         if self.is_running:
-            self._process.terminate()
+            self._process.terminate()  # ends one that still starts; one that serves goes by its standard input alone
             try:
                 self._process.wait(_STOP_SECONDS)
             except subprocess.TimeoutExpired:
